@@ -1,0 +1,21 @@
+package codec
+
+import "github.com/binlogmq/binlogmq/event"
+
+// Codec writes one message format. Its methods append to dst and return the
+// extended slice; on an error the returned slice is nil and the message cannot
+// be sent (I3). They are safe for concurrent use and keep no reference to
+// their arguments.
+type Codec interface {
+	// AppendKey appends the message key of the row in the format's own form, built from the key
+	// columns given as indexes into r.Table.Columns; with none it is the key of
+	// a table without one. An insert or update takes the values of r.After, a
+	// delete those of r.Before.
+	AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error)
+
+	// AppendRow appends the message value of the row change.
+	AppendRow(dst []byte, r *event.Row) ([]byte, error)
+
+	// AppendDDL appends the message value of a DDL event.
+	AppendDDL(dst []byte, e *event.Event) ([]byte, error)
+}

@@ -1,0 +1,117 @@
+package event
+
+// Kind says which binlog-level step an [Event] is.
+type Kind uint8
+
+// The kinds of event, in the order in which a transaction shows them.
+const (
+	Begin Kind = iota + 1 // a transaction begins; takes no ordinal
+	Rows                  // row changes of one table; one ordinal a row change
+	DDL                   // a Query event that is not transaction control; one ordinal
+	End                   // a transaction ends; one ordinal
+)
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	switch k {
+	case Begin:
+		return "begin"
+	case Rows:
+		return "rows"
+	case DDL:
+		return "ddl"
+	case End:
+		return "end"
+	}
+	return "unknown"
+}
+
+// Op is what a row change does.
+type Op uint8
+
+// The operations on a row.
+const (
+	Insert Op = iota + 1
+	Update
+	Delete
+)
+
+// String returns "insert", "update" or "delete".
+func (o Op) String() string {
+	switch o {
+	case Insert:
+		return "insert"
+	case Update:
+		return "update"
+	case Delete:
+		return "delete"
+	}
+	return "unknown"
+}
+
+// Txn is what all events of one transaction share. It is immutable once its
+// Begin event has been handed on.
+type Txn struct {
+	GTID       GTID   // zero when the server runs without GTIDs
+	File       string // binlog file in which the transaction starts
+	Start      uint64 // offset of its first event (GTID event or BEGIN) in File
+	ServerUUID string // server that the stream is read from; on MariaDB its server id as text
+	ServerID   uint32 // server that wrote the transaction first
+	ThreadID   uint32 // session that wrote it; 0 when the log does not say
+	Time       int64  // commit time in microseconds since 1970 UTC; whole seconds where the server logs no more
+}
+
+// Event is one binlog-level step of a destination.
+//
+// An Event and what it points to are immutable after the connector has handed
+// it on, and may be read from several goroutines. Raw is not pooled: it stays
+// valid as long as the Event is referenced.
+type Event struct {
+	Kind     Kind
+	Op       Op     // Rows
+	Last     bool   // Rows: the transaction's next counted event is its End
+	Partial  bool   // Rows: update images with partial JSON (MySQL event type 39)
+	ServerID uint32 // server that wrote the event first
+	Rows     uint32 // Rows: number of row changes in Raw
+	Skip     uint32 // Rows: leading row changes of Raw that a subscriber has done already
+	Ordinal  int64  // number of the first row change in Raw, of the DDL or of the End; 0 for Begin
+	Index    int64  // Rows: index in the transaction (from 0) of the first row change in Raw; End: number of row changes in the transaction
+	Time     int64  // event time in microseconds since 1970 UTC, of second resolution in most logs
+	File     string // binlog file that holds the event
+	Start    uint64 // offset of the event in File (of the enclosing payload event when compressed)
+	Next     uint64 // offset behind it: where reading goes on after an End
+	Txn      *Txn
+	Table    *Table // Rows
+	Images   Images // Rows: column bitmaps of Raw
+	Raw      []byte // Rows: row images; DDL: statement text as logged
+	Schema   string // DDL: default schema
+	XID      uint64 // End: engine transaction number; 0 when the log does not say
+	Size     int    // bytes that the event occupies in memory, for the ring's bound
+}
+
+// Images tells which columns the images of a rows event hold. Each bitmap has
+// one bit a table column, least significant bit first; nil stands for an image
+// that the event's operation does not have.
+type Images struct {
+	Before []byte // update and delete
+	After  []byte // insert and update
+}
+
+// Position says where a transaction ends, and so where reading goes on.
+type Position struct {
+	File       string  // binlog file
+	Offset     uint64  // offset behind the transaction's last event, counted by us: 64 bit
+	GTIDs      GTIDSet // every transaction done up to here; empty when GTIDs are off
+	ServerUUID string  // server on which File and Offset mean something
+}
+
+// Cursor is what one subscription has acknowledged. It is saved as a whole.
+type Cursor struct {
+	Position Position // a transaction end
+	Ordinal  int64    // number that this transaction end took; the next counted event takes Ordinal+1
+	Progress int64    // ordinals of the following transaction that are acknowledged as well
+	State    []byte   // opaque to everyone but the subscriber
+}
+
+// Last returns the highest ordinal that the cursor has acknowledged.
+func (c *Cursor) Last() int64 { return c.Ordinal + c.Progress }

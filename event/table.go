@@ -1,0 +1,77 @@
+package event
+
+// Table describes the columns of the row images that refer to it. A Table is
+// immutable once [Table.Compile] has succeeded and may be shared by goroutines.
+// A changed table definition is a new Table.
+type Table struct {
+	Schema  string
+	Name    string
+	Columns []Column
+	Key     []int // indexes into Columns of the primary key (or the server's chosen unique key), in key order; nil: none
+
+	// Fields below are set by Compile.
+	image imagePlan
+}
+
+// Column is one column of a [Table].
+type Column struct {
+	Name      string
+	Type      byte   // type code of the TABLE_MAP, with ENUM, SET and long CHAR resolved from the metadata
+	Meta      uint16 // the type's TABLE_MAP metadata, normalised: see Compile
+	Unsigned  bool
+	Nullable  bool
+	Invisible bool
+	Collation uint32   // collation id; 63 = binary; 0 = unknown
+	Charset   string   // character set of character, ENUM and SET columns, MySQL's name; "binary" for byte strings
+	Members   []string // ENUM and SET: labels in UTF-8
+	SQLType   string   // declared type, e.g. "varchar(20)" or "int unsigned": from information_schema, else derived
+	Logical   Logical  // what information_schema knows beyond the TABLE_MAP; LogicalNone = as the type says
+
+	// Set by Compile.
+	Class Class
+	width int32 // bytes of a fixed-width value; see plan
+}
+
+// Logical marks column types that the binlog cannot tell from their storage type.
+type Logical uint8
+
+// Logical types.
+const (
+	LogicalNone  Logical = iota
+	LogicalBool          // tinyint(1)
+	LogicalJSON          // MariaDB JSON: longtext
+	LogicalUUID          // MariaDB
+	LogicalINET4         // MariaDB
+	LogicalINET6         // MariaDB
+)
+
+// Class groups column types by how a value is written as text.
+type Class uint8
+
+// The classes.
+const (
+	ClassInt       Class = iota + 1 // signed integers
+	ClassUint                       // unsigned integers
+	ClassFloat                      // FLOAT: 32 bit
+	ClassDouble                     // DOUBLE: 64 bit
+	ClassDecimal                    // DECIMAL
+	ClassBit                        // BIT(1..64)
+	ClassYear                       // YEAR
+	ClassDate                       // DATE
+	ClassTime                       // TIME(0..6)
+	ClassDatetime                   // DATETIME(0..6)
+	ClassTimestamp                  // TIMESTAMP(0..6)
+	ClassChar                       // CHAR, VARCHAR: text
+	ClassText                       // TEXT family: text
+	ClassBinary                     // BINARY: padded to its declared length
+	ClassVarbinary                  // VARBINARY
+	ClassBlob                       // BLOB family
+	ClassEnum                       // ENUM
+	ClassSet                        // SET
+	ClassJSON                       // MySQL's binary JSON
+	ClassGeometry                   // 4-byte SRID and WKB
+	ClassVector                     // MySQL VECTOR: float32 little-endian
+	ClassUUID                       // MariaDB UUID
+	ClassINET4                      // MariaDB INET4
+	ClassINET6                      // MariaDB INET6
+)
