@@ -1,0 +1,219 @@
+// Package tablefilter decides which tables a destination or a subscription
+// captures, from an ordered list of patterns.
+//
+// It starts no goroutine and does no I/O.
+package tablefilter
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// maxCached bounds the verdicts remembered; a server with more tables than that
+// in use pays for matching again.
+const maxCached = 1 << 16
+
+// Filter is a compiled pattern list. It is safe for concurrent use. The zero
+// value and nil match every table outside the system schemas.
+type Filter struct {
+	rules    []rule
+	allowAll bool // the first rule excludes: start from "everything"
+	text     []string
+
+	mu    sync.RWMutex
+	cache map[name]bool
+}
+
+type name struct{ schema, table string }
+
+type rule struct {
+	exclude       bool
+	schema, table glob
+	explicit      bool // the schema is spelled out: may name a system schema
+}
+
+// New compiles patterns of the form "schema.table". In both halves * stands for
+// any characters and ? for one; a backslash takes the next character literally,
+// such as a dot within a name. A pattern that begins with ! excludes. The last
+// pattern that matches decides; a table that none matches is left out, unless the list
+// is empty or begins with an exclusion: then it is taken.
+//
+// Matching is case-sensitive, as table names are on the server's usual
+// platforms; where the server folds names they arrive in lower case.
+//
+// The system schemas (mysql, sys, performance_schema, information_schema) are
+// taken only by a pattern that spells the schema out.
+func New(patterns []string) (*Filter, error) {
+	f := &Filter{allowAll: true, text: append([]string(nil), patterns...)}
+	for i, p := range patterns {
+		r, err := parse(p)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			f.allowAll = r.exclude
+		}
+		f.rules = append(f.rules, r)
+	}
+	return f, nil
+}
+
+// Patterns returns the list the filter was made from.
+func (f *Filter) Patterns() []string {
+	if f == nil {
+		return nil
+	}
+	return append([]string(nil), f.text...)
+}
+
+// Match reports whether the table is taken.
+func (f *Filter) Match(schema, table string) bool {
+	if f == nil {
+		return !IsSystem(schema)
+	}
+	k := name{schema, table}
+	f.mu.RLock()
+	v, ok := f.cache[k]
+	f.mu.RUnlock()
+	if ok {
+		return v
+	}
+	v = f.match(schema, table)
+	// The names may share memory with a network buffer: keep copies.
+	k = name{strings.Clone(schema), strings.Clone(table)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cache == nil || len(f.cache) >= maxCached {
+		f.cache = make(map[name]bool)
+	}
+	f.cache[k] = v
+	return v
+}
+
+func (f *Filter) match(schema, table string) bool {
+	system := IsSystem(schema)
+	take := f.allowAll && !system
+	for i := range f.rules {
+		r := &f.rules[i]
+		if system && !r.exclude && !r.explicit {
+			continue
+		}
+		if r.schema.match(schema) && r.table.match(table) {
+			take = !r.exclude
+		}
+	}
+	return take
+}
+
+// IsSystem reports whether schema is one that the server keeps for itself.
+func IsSystem(schema string) bool {
+	switch strings.ToLower(schema) {
+	case "mysql", "sys", "performance_schema", "information_schema":
+		return true
+	}
+	return false
+}
+
+func parse(p string) (rule, error) {
+	var r rule
+	s := strings.TrimSpace(p)
+	if s == "" {
+		return r, fmt.Errorf("table pattern is empty: write schema.table, such as \"shop.*\"")
+	}
+	if s[0] == '!' {
+		r.exclude, s = true, s[1:]
+	}
+	var halves []glob
+	var cur glob
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '\\':
+			i++
+			if i == len(s) {
+				return r, fmt.Errorf("table pattern %q ends in a lone backslash", p)
+			}
+			cur = append(cur, token{lit: s[i]})
+		case '.':
+			halves = append(halves, cur)
+			cur = nil
+		case '*':
+			if n := len(cur); n == 0 || cur[n-1].kind != many {
+				cur = append(cur, token{kind: many})
+			}
+		case '?':
+			cur = append(cur, token{kind: one})
+		default:
+			cur = append(cur, token{lit: c})
+		}
+	}
+	halves = append(halves, cur)
+	if len(halves) != 2 || len(halves[0]) == 0 || len(halves[1]) == 0 {
+		return r, fmt.Errorf("table pattern %q is not of the form schema.table (a dot within a name is written \\.)", p)
+	}
+	r.schema, r.table = halves[0], halves[1]
+	r.explicit = !r.schema.wild()
+	return r, nil
+}
+
+type kind uint8
+
+const (
+	literal kind = iota
+	one
+	many
+)
+
+type token struct {
+	kind kind
+	lit  byte
+}
+
+type glob []token
+
+func (g glob) wild() bool {
+	for _, t := range g {
+		if t.kind != literal {
+			return true
+		}
+	}
+	return false
+}
+
+// match runs in O(len(g)*len(s)) at worst: on a mismatch it goes back to the
+// last * only.
+func (g glob) match(s string) bool {
+	gi, si, star, mark := 0, 0, -1, 0
+	for si < len(s) {
+		switch {
+		case gi < len(g) && g[gi].kind == many:
+			star, mark = gi, si
+			gi++
+		case gi < len(g) && g[gi].kind == one:
+			gi++
+			si += runeLen(s[si:])
+		case gi < len(g) && g[gi].lit == s[si]:
+			gi++
+			si++
+		case star >= 0:
+			mark++
+			gi, si = star+1, mark
+		default:
+			return false
+		}
+	}
+	for gi < len(g) && g[gi].kind == many {
+		gi++
+	}
+	return gi == len(g)
+}
+
+// runeLen is the length of the first character of s, which is not empty.
+func runeLen(s string) int {
+	for i := range s {
+		if i > 0 {
+			return i
+		}
+	}
+	return len(s)
+}

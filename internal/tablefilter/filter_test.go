@@ -1,0 +1,110 @@
+package tablefilter
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMatch(t *testing.T) {
+	tests := []struct {
+		patterns []string
+		taken    []string
+		left     []string
+	}{
+		{nil, []string{"shop.orders", "a.b"}, []string{"mysql.user", "sys.x", "PERFORMANCE_SCHEMA.t"}},
+		{[]string{"shop.*", "!shop.tmp_*"}, []string{"shop.orders", "shop.tmp"}, []string{"shop.tmp_1", "shop2.orders", "Shop.orders"}},
+		{[]string{"shop.*", "!shop.tmp_*", "shop.tmp_keep"}, []string{"shop.tmp_keep"}, []string{"shop.tmp_drop"}},
+		{[]string{"!shop.tmp_*"}, []string{"shop.orders", "other.t"}, []string{"shop.tmp_1", "mysql.user"}},
+		{[]string{"*.*"}, []string{"a.b"}, []string{"mysql.user"}},
+		{[]string{"mysql.user", "*.x"}, []string{"mysql.user", "a.x"}, []string{"mysql.db", "sys.x", "a.user"}},
+		{[]string{"shop_?.t*n"}, []string{"shop_1.tn", "shop_é.tXn", "shop_1.tnnn"}, []string{"shop_.tn", "shop_12.tn", "shop_1.tnX"}},
+		{[]string{`a\.b.c\*`}, []string{"a\x00b.c*"}, []string{"a.bc*"}},
+		{[]string{"**.t"}, []string{"a.t"}, []string{"a.tt"}},
+	}
+	for _, tt := range tests {
+		f, err := New(tt.patterns)
+		if err != nil {
+			t.Fatal(tt.patterns, err)
+		}
+		check := func(full string, want bool) {
+			schema, table, _ := strings.Cut(full, ".")
+			schema = strings.ReplaceAll(schema, "\x00", ".")
+			for i := 0; i < 2; i++ { // the second answer comes from the cache
+				if got := f.Match(schema, table); got != want {
+					t.Errorf("%q: Match(%s, %s) = %v, want %v", tt.patterns, schema, table, got, want)
+				}
+			}
+		}
+		for _, s := range tt.taken {
+			check(s, true)
+		}
+		for _, s := range tt.left {
+			check(s, false)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, p := range []string{"", "shop", "a.b.c", ".t", "s.", "!", `s.t\`} {
+		if _, err := New([]string{p}); err == nil {
+			t.Errorf("pattern %q was accepted", p)
+		}
+	}
+}
+
+func TestNilFilter(t *testing.T) {
+	var f *Filter
+	if !f.Match("a", "b") || f.Match("mysql", "user") || f.Patterns() != nil {
+		t.Error("a nil filter must take all but the system schemas")
+	}
+}
+
+// FuzzGlob holds the matcher against regexp.
+func FuzzGlob(f *testing.F) {
+	f.Add("a*b?c", "aXXbYc")
+	f.Add("*", "")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		r, err := parse("s." + pattern)
+		if err != nil || !isText(s) || !isText(pattern) {
+			return
+		}
+		var re strings.Builder
+		re.WriteString(`(?s)^`)
+		for _, tok := range r.table {
+			switch tok.kind {
+			case many:
+				re.WriteString(".*")
+			case one:
+				re.WriteString(".")
+			default:
+				re.WriteString(regexp.QuoteMeta(string(rune(tok.lit))))
+			}
+		}
+		want := regexp.MustCompile(re.String() + "$").MatchString(s)
+		if got := r.table.match(s); got != want {
+			t.Errorf("%q on %q: %v, regexp says %v", pattern, s, got, want)
+		}
+	})
+}
+
+func isText(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func BenchmarkMatch(b *testing.B) {
+	f, _ := New([]string{"shop.*", "!shop.tmp_*"})
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Match("shop", "orders")
+	}
+}
