@@ -270,7 +270,7 @@ func (s *GTIDSet) seq(domain, server uint32) uint64 {
 func (s GTIDSet) ContainsSet(o GTIDSet) bool { return o.Subtract(s).IsEmpty() }
 
 // Union returns the transactions of both sets, as a new set. The server that
-// wrote last in a MariaDB domain is the one of the higher number, as numbers
+// wrote last in a MariaDB domain is the one of the two with the higher number, as numbers
 // rise along a domain.
 func (s GTIDSet) Union(o GTIDSet) GTIDSet {
 	u := s.Clone()
