@@ -1,0 +1,268 @@
+package config
+
+import (
+	"time"
+)
+
+// Config is the whole configuration file. The yaml tags are the keys a user
+// writes; docs/configuration.md describes each.
+type Config struct {
+	Deployment   string        `yaml:"deployment"`
+	Destinations []Destination `yaml:"destinations"`
+	Meta         Meta          `yaml:"meta"`
+	Admin        Admin         `yaml:"admin"`
+	Canal        *Canal        `yaml:"canal"`
+	Log          Log           `yaml:"log"`
+	StopTimeout  Duration      `yaml:"stop_timeout"`
+}
+
+// Destination is one stream: a source and what is captured from it.
+type Destination struct {
+	Name         string   `yaml:"name"`
+	Source       Source   `yaml:"source"`
+	Tables       []string `yaml:"tables"`
+	Start        string   `yaml:"start"`
+	Schema       string   `yaml:"schema"`
+	Ring         Ring     `yaml:"ring"`
+	SaveInterval Duration `yaml:"save_interval"`
+	DetachAfter  Duration `yaml:"detach_after"`
+	Sinks        []Sink   `yaml:"sinks"`
+}
+
+// Source is the database server of a destination, or its failover group.
+type Source struct {
+	Address     Strings  `yaml:"address"`
+	User        string   `yaml:"user"`
+	Password    Secret   `yaml:"password"`
+	TLS         *TLS     `yaml:"tls"`
+	ServerID    uint32   `yaml:"server_id"`
+	Heartbeat   Duration `yaml:"heartbeat"`
+	DialTimeout Duration `yaml:"dial_timeout"`
+}
+
+// TLS configures an encrypted connection. An empty section means: verify the
+// server against the system's certificate authorities.
+type TLS struct {
+	CA                 string `yaml:"ca"`
+	Cert               string `yaml:"cert"`
+	Key                string `yaml:"key"`
+	ServerName         string `yaml:"server_name"`
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
+}
+
+// Ring bounds the events held between the source and the slowest sink.
+type Ring struct {
+	Bytes  Bytes `yaml:"bytes"`
+	Events int   `yaml:"events"`
+}
+
+// Sink is one subscription of the embedded server that publishes.
+type Sink struct {
+	Name       string       `yaml:"name"`
+	Kafka      *Kafka       `yaml:"kafka"`
+	Pulsar     *Pulsar      `yaml:"pulsar"`
+	File       *File        `yaml:"file"`
+	Codec      string       `yaml:"codec"`
+	CanalJSON  CanalJSON    `yaml:"canal_json"`
+	Maxwell    Maxwell      `yaml:"maxwell"`
+	TimeZone   string       `yaml:"time_zone"`
+	Topic      string       `yaml:"topic"`
+	DDLTopic   string       `yaml:"ddl_topic"`
+	Key        string       `yaml:"key"`
+	KeyColumns []KeyColumns `yaml:"key_columns"`
+	KeyChange  string       `yaml:"key_change"`
+	Tombstones bool         `yaml:"tombstones"`
+	Headers    *[]string    `yaml:"headers"`
+	Tables     []string     `yaml:"tables"`
+	Workers    int          `yaml:"workers"`
+	Window     Bytes        `yaml:"window"`
+}
+
+// KeyColumns names the key columns of the tables that a pattern matches.
+type KeyColumns struct {
+	Table   string   `yaml:"table"`
+	Columns []string `yaml:"columns"`
+}
+
+// Kafka is the cluster of a Kafka sink.
+type Kafka struct {
+	Brokers        Strings     `yaml:"brokers"`
+	Delivery       string      `yaml:"delivery"`
+	Compression    string      `yaml:"compression"`
+	TLS            *TLS        `yaml:"tls"`
+	SASL           *SASL       `yaml:"sasl"`
+	Topics         KafkaTopics `yaml:"topics"`
+	BatchBytes     Bytes       `yaml:"batch_bytes"`
+	RequestTimeout Duration    `yaml:"request_timeout"`
+}
+
+// SASL authenticates against Kafka.
+type SASL struct {
+	Mechanism string `yaml:"mechanism"`
+	User      string `yaml:"user"`
+	Password  Secret `yaml:"password"`
+}
+
+// KafkaTopics says how missing topics are made.
+type KafkaTopics struct {
+	Create            *bool             `yaml:"create"`
+	Partitions        int32             `yaml:"partitions"`
+	ReplicationFactor int16             `yaml:"replication_factor"`
+	Configs           map[string]string `yaml:"configs"`
+}
+
+// Pulsar is the cluster of a Pulsar sink.
+type Pulsar struct {
+	URL                  string       `yaml:"url"`
+	AdminURL             string       `yaml:"admin_url"`
+	Token                Secret       `yaml:"token"`
+	TLS                  *TLS         `yaml:"tls"`
+	Compression          string       `yaml:"compression"`
+	Topics               PulsarTopics `yaml:"topics"`
+	RequireDeduplication *bool        `yaml:"require_deduplication"`
+	Watchdog             Duration     `yaml:"watchdog"`
+}
+
+// PulsarTopics says how missing topics are made.
+type PulsarTopics struct {
+	Create     *bool `yaml:"create"`
+	Partitions int32 `yaml:"partitions"`
+}
+
+// File writes JSON lines to a file, or to standard output for the path "-".
+type File struct {
+	Path       string `yaml:"path"`
+	ValuesOnly bool   `yaml:"values_only"`
+	Sync       *bool  `yaml:"sync"`
+}
+
+// CanalJSON holds the options of the codec canal-json.
+type CanalJSON struct {
+	Binary string `yaml:"binary"`
+	Enum   string `yaml:"enum"`
+}
+
+// Maxwell holds the options of the codec maxwell, under the original's names.
+type Maxwell struct {
+	KeyFormat         string `yaml:"kafka_key_format"`
+	Nulls             *bool  `yaml:"output_nulls"`
+	CommitInfo        *bool  `yaml:"output_commit_info"`
+	Xoffset           *bool  `yaml:"output_xoffset"`
+	BinlogPosition    bool   `yaml:"output_binlog_position"`
+	GTIDPosition      bool   `yaml:"output_gtid_position"`
+	ServerID          bool   `yaml:"output_server_id"`
+	ThreadID          bool   `yaml:"output_thread_id"`
+	PrimaryKeys       bool   `yaml:"output_primary_keys"`
+	PrimaryKeyColumns bool   `yaml:"output_primary_key_columns"`
+	NullZeroDates     bool   `yaml:"output_null_zerodates"`
+}
+
+// Meta says where cursors are kept.
+type Meta struct {
+	File      MetaFile       `yaml:"file"`
+	ZooKeeper *MetaZooKeeper `yaml:"zookeeper"`
+}
+
+// MetaFile keeps cursors in files of a directory.
+type MetaFile struct {
+	Directory string `yaml:"directory"`
+}
+
+// MetaZooKeeper is refused until it exists.
+type MetaZooKeeper struct {
+	Servers Strings `yaml:"servers"`
+}
+
+// Canal is refused until it exists.
+type Canal struct {
+	Listen string `yaml:"listen"`
+}
+
+// Admin serves health and metrics over HTTP.
+type Admin struct {
+	Listen string `yaml:"listen"`
+}
+
+// Log configures the program's own log on standard error.
+type Log struct {
+	Level  string `yaml:"level"`
+	Format string `yaml:"format"`
+}
+
+// DefaultHeaders travel with a message unless headers: says otherwise.
+var DefaultHeaders = []string{"seq", "gtid", "row"}
+
+// setDefaults fills what the file leaves out. All defaults stand here.
+func (c *Config) setDefaults() {
+	def(&c.Deployment, "default")
+	def(&c.StopTimeout, Duration(30*time.Second))
+	if c.Meta.ZooKeeper == nil {
+		def(&c.Meta.File.Directory, "./data")
+	}
+	def(&c.Log.Level, "info")
+	def(&c.Log.Format, "text")
+	for i := range c.Destinations {
+		d := &c.Destinations[i]
+		def(&d.Start, "latest")
+		def(&d.Ring.Bytes, 32<<20)
+		def(&d.Ring.Events, 1<<16)
+		if d.SaveInterval == 0 {
+			d.SaveInterval = Duration(time.Second)
+		}
+		def(&d.DetachAfter, Duration(5*time.Second))
+		def(&d.Source.Heartbeat, Duration(time.Second))
+		def(&d.Source.DialTimeout, Duration(10*time.Second))
+		for j := range d.Sinks {
+			d.Sinks[j].setDefaults()
+		}
+	}
+}
+
+func (s *Sink) setDefaults() {
+	def(&s.Codec, "canal-json")
+	def(&s.Key, "primary_key")
+	def(&s.KeyChange, "split")
+	def(&s.TimeZone, "UTC")
+	def(&s.Window, 16<<20)
+	if s.Headers == nil {
+		h := append([]string(nil), DefaultHeaders...)
+		s.Headers = &h
+	}
+	def(&s.CanalJSON.Binary, "latin1")
+	def(&s.CanalJSON.Enum, "ordinal")
+	def(&s.Maxwell.KeyFormat, "hash")
+	def(&s.Maxwell.Nulls, ptr(true))
+	def(&s.Maxwell.CommitInfo, ptr(true))
+	def(&s.Maxwell.Xoffset, ptr(true))
+	if k := s.Kafka; k != nil {
+		def(&s.Topic, "{schema}.{table}")
+		def(&k.Delivery, "at_least_once")
+		def(&k.Compression, "none")
+		def(&k.Topics.Create, ptr(true))
+		def(&k.Topics.Partitions, 1)
+		def(&k.Topics.ReplicationFactor, -1)
+		def(&k.BatchBytes, 1<<20)
+		def(&k.RequestTimeout, Duration(30*time.Second))
+	}
+	if p := s.Pulsar; p != nil {
+		def(&s.Topic, "persistent://public/default/{schema}.{table}")
+		def(&p.Compression, "none")
+		def(&p.Topics.Create, ptr(true))
+		def(&p.Topics.Partitions, 1)
+		def(&p.RequireDeduplication, ptr(true))
+		def(&p.Watchdog, Duration(30*time.Second))
+	}
+	if f := s.File; f != nil {
+		def(&s.Topic, "{schema}.{table}")
+		def(&f.Sync, ptr(true))
+	}
+}
+
+func def[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,221 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"gopkg.in/yaml.v3"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func env(vars map[string]string) func(string) (string, bool) {
+	return func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
+}
+
+func TestExampleParses(t *testing.T) {
+	data, err := os.ReadFile("../config.yaml.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse(data, env(map[string]string{"MYSQL_PASSWORD": "a: b # c"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.Destinations[0]
+	if d.Source.Password.Reveal() != "a: b # c" {
+		t.Errorf("password %q: the variable's content must not be read as YAML", d.Source.Password.Reveal())
+	}
+	if d.Ring.Bytes != 32<<20 || d.SaveInterval.Value() != time.Second || d.Sinks[0].Codec != "canal-json" {
+		t.Errorf("values of the example: %+v", d)
+	}
+	if len(c.Destinations) != 2 || len(c.Destinations[1].Sinks) != 3 {
+		t.Error("the example lost a destination or sink")
+	}
+}
+
+// TestFewLinesSuffice proves that a newcomer needs the first lines only.
+func TestFewLinesSuffice(t *testing.T) {
+	data, err := os.ReadFile("../config.yaml.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, found := strings.Cut(string(data), "# ---- what follows is optional")
+	if !found {
+		t.Fatal("the example lost its mark")
+	}
+	if _, err := Parse([]byte(head), env(map[string]string{"MYSQL_PASSWORD": "x"})); err != nil {
+		t.Error(err)
+	}
+}
+
+// keys lists every key path of a type.
+func keys(t reflect.Type, path string, out *[]string) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		keys(t.Elem(), path, out)
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Struct {
+			keys(t.Elem(), path+"[]", out)
+		}
+	case reflect.Struct:
+		for i := 0; i < t.NumField(); i++ {
+			p := strings.TrimPrefix(path+"."+t.Field(i).Tag.Get("yaml"), ".")
+			*out = append(*out, p)
+			keys(t.Field(i).Type, p, out)
+		}
+	}
+}
+
+func TestEveryKeyIsDocumentedAndShown(t *testing.T) {
+	doc, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../config.yaml.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	keys(reflect.TypeFor[Config](), "", &all)
+	for _, k := range all {
+		short := strings.NewReplacer("destinations[].sinks[].", "", "destinations[].", "").Replace(k)
+		// Every TLS section has the same keys, described once.
+		if i := strings.Index(short, "tls."); i > 0 {
+			short = short[i:]
+		}
+		if !strings.Contains(string(doc), "`"+short+"`") {
+			t.Errorf("docs/configuration.md does not describe `%s`", short)
+		}
+		last := k[strings.LastIndexByte(k, '.')+1:]
+		if later := strings.HasPrefix(k, "canal") && k != "canal_json" || strings.HasPrefix(k, "meta.zookeeper"); later {
+			continue
+		}
+		if last != "insecure_skip_verify" && !strings.Contains(string(example), last+":") {
+			t.Errorf("config.yaml.example does not show %s", k)
+		}
+	}
+}
+
+const minimal = `
+destinations:
+  - name: shop
+    source: {address: "127.0.0.1:3306", user: u, password: p}
+    sinks: [{name: out, file: {path: "-"}}]
+`
+
+func TestAllFaultsAtOnceEachWithItsPath(t *testing.T) {
+	in := `
+deployment: "a/b"
+nonsense: 1
+stop_timeout: soon
+destinations:
+  - name: shop
+    source: {address: [nohost], user: "", pasword: hunter2}
+    tables: [shop, "a.b.c"]
+    start: snapshot
+    save_interval: -1s
+    ring: {bytes: 5 apples}
+    sinks:
+      - name: orders
+        kafka: {brokers: [], delivery: sequenced, topics: {partitions: x}}
+        pulsar: {url: "http://x"}
+        codec: debezium
+        headers: [seq, sequence]
+        key: colour
+  - name: SHOP
+    source: {address: "h:1", user: u, password: "${NO_SUCH}"}
+    sinks: {}
+meta: {zookeeper: {servers: [a]}}
+canal: {listen: ":11111"}
+`
+	_, err := Parse([]byte(in), env(nil))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		"deployment:", "nonsense: unknown key", "stop_timeout:", "destinations[0].source.address[0]:", "destinations[0].source.user:",
+		"destinations[0].source.pasword: unknown key", "destinations[0].tables[0]:", "destinations[0].tables[1]:",
+		"destinations[0].start: start: snapshot comes with a later version", "destinations[0].save_interval:", "destinations[0].ring.bytes:",
+		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", "destinations[0].sinks[0].kafka.delivery: delivery: sequenced comes with a later version",
+		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].codec: the codec debezium comes",
+		"destinations[0].sinks[0].headers[1]:", "destinations[0].sinks[0].key:", `destinations[1].name: "SHOP" is taken`,
+		"destinations[1].source.password: environment variable NO_SUCH is not set", "destinations[1].sinks: a list is wanted",
+		"meta.zookeeper:", "canal:",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Error("the error shows a value")
+	}
+}
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	c, err := Parse([]byte(strings.Replace(minimal, "password: p", "password: hunter2", 1)), env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "c", c, "p", c.Destinations[0].Source.Password)
+	y, _ := yaml.Marshal(c)
+	for _, s := range []string{fmt.Sprintf("%v %+v %#v %s %q %x", c.Destinations, c.Destinations, c.Destinations, c.Destinations[0].Source.Password,
+		c.Destinations[0].Source.Password, c.Destinations[0].Source.Password), log.String(), string(y)} {
+		if strings.Contains(s, "hunter2") || strings.Contains(s, fmt.Sprintf("%x", "hunter2")) {
+			t.Errorf("secret shown: %s", s)
+		}
+	}
+	// A secret of a wrong type must not show in the error either.
+	_, err = Parse([]byte(strings.Replace(minimal, "password: p", "password: [hunter2]", 1)), env(nil))
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain": "plain", "${A}": "1", "x${A}y${B}": "x1y${A}", "$${A}": "${A}", "$A": "$A", "a$": "a$", "${A": "${A",
+	} {
+		c, err := Parse([]byte(strings.Replace(minimal, "password: p", "password: '"+in+"'", 1)), env(map[string]string{"A": "1", "B": "${A}"}))
+		if err != nil {
+			t.Errorf("%s: %v", in, err)
+			continue
+		}
+		if got := c.Destinations[0].Source.Password.Reveal(); got != want {
+			t.Errorf("%s gives %q, want %q", in, got, want)
+		}
+	}
+	if _, err := Parse([]byte(strings.Replace(minimal, "user: u", "user: u, server_id: \"${ID}\"", 1)), env(map[string]string{"ID": "7"})); err != nil {
+		t.Errorf("a variable must be able to stand for a number: %v", err)
+	}
+}
+
+func TestZeroSaveInterval(t *testing.T) {
+	c, err := Parse([]byte(strings.Replace(minimal, "    sinks", "    save_interval: 0s\n    sinks", 1)), env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Destinations[0].SaveInterval.Value(); got != 0 {
+		t.Errorf("save_interval 0s became %v", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	data, _ := os.ReadFile("../config.yaml.example")
+	f.Add(data)
+	f.Add([]byte(minimal))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Parse(b, env(map[string]string{"MYSQL_PASSWORD": "x"}))
+		if err == nil && c.Validate() != nil {
+			t.Error("Parse accepted what Validate refuses")
+		}
+	})
+}

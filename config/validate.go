@@ -1,0 +1,247 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
+)
+
+// HeaderNames are the headers that `headers:` may list.
+var HeaderNames = []string{"seq", "gtid", "row", "destination", "schema", "table", "op", "position", "commit_time", "epoch"}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// Validate returns every fault of c, joined, each with its key path; nil when
+// there is none. Load has called it already.
+func (c *Config) Validate() error { return errors.Join(c.faults()...) }
+
+type faults []error
+
+func (f *faults) add(path, format string, args ...any) {
+	*f = append(*f, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+}
+
+func (f *faults) oneOf(path, v string, known ...string) {
+	if !slices.Contains(known, v) {
+		f.add(path, "%q is not known; choose one of %s", v, strings.Join(known, ", "))
+	}
+}
+
+func (f *faults) name(path, v string) {
+	if !nameForm.MatchString(v) {
+		f.add(path, "%q is not a name: letters, digits, - and _, at most 64, the first a letter or digit", v)
+	}
+}
+
+func (f *faults) later(path, what string) {
+	f.add(path, "%s comes with a later version of binlogmq", what)
+}
+
+func (f *faults) tables(path string, patterns []string) {
+	for i, p := range patterns {
+		if _, err := tablefilter.New([]string{p}); err != nil {
+			f.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
+		}
+	}
+}
+
+func (f *faults) tls(path string, t *TLS) {
+	if t != nil && (t.Cert == "") != (t.Key == "") {
+		f.add(path, "cert and key go together")
+	}
+}
+
+func (c *Config) faults() []error {
+	var f faults
+	f.name("deployment", c.Deployment)
+	if len(c.Destinations) == 0 {
+		f.add("destinations", "at least one is needed")
+	}
+	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	f.oneOf("log.format", c.Log.Format, "text", "json")
+	if c.Canal != nil {
+		f.later("canal", "Canal's TCP protocol")
+	}
+	if c.Meta.ZooKeeper != nil {
+		f.later("meta.zookeeper", "ZooKeeper")
+	}
+	if a := c.Admin.Listen; a != "" {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			f.add("admin.listen", "%q is not host:port", a)
+		}
+	}
+	names := map[string]string{}
+	for i := range c.Destinations {
+		d, path := &c.Destinations[i], fmt.Sprintf("destinations[%d]", i)
+		f.name(path+".name", d.Name)
+		// The names of cursor files must differ on any file system.
+		if other, ok := names[strings.ToLower(d.Name)]; ok {
+			f.add(path+".name", "%q is taken by %s", d.Name, other)
+		}
+		names[strings.ToLower(d.Name)] = path
+		f.destination(path, d)
+	}
+	return f
+}
+
+func (f *faults) destination(path string, d *Destination) {
+	s := &d.Source
+	if len(s.Address) == 0 {
+		f.add(path+".source.address", "the server's host:port is needed")
+	}
+	for i, a := range s.Address {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			f.add(fmt.Sprintf("%s.source.address[%d]", path, i), "%q is not host:port", a)
+		}
+	}
+	if s.User == "" {
+		f.add(path+".source.user", "a user with REPLICATION SLAVE and REPLICATION CLIENT is needed")
+	}
+	f.tls(path+".source.tls", s.TLS)
+	f.tables(path+".tables", d.Tables)
+	f.start(path+".start", d.Start)
+	f.oneOf(path+".schema", d.Schema, "", "information_schema")
+	if d.Ring.Events < 0 {
+		f.add(path+".ring.events", "must be positive")
+	}
+	if d.Ring.Bytes < 1<<20 {
+		f.add(path+".ring.bytes", "at least 1MiB is needed")
+	}
+	if len(d.Sinks) == 0 {
+		f.add(path+".sinks", "at least one is needed")
+	}
+	names := map[string]bool{}
+	for i := range d.Sinks {
+		k, at := &d.Sinks[i], fmt.Sprintf("%s.sinks[%d]", path, i)
+		f.name(at+".name", k.Name)
+		if names[strings.ToLower(k.Name)] {
+			f.add(at+".name", "%q is taken by another sink of the destination", k.Name)
+		}
+		names[strings.ToLower(k.Name)] = true
+		f.sink(at, k)
+	}
+}
+
+var (
+	gtidStart = regexp.MustCompile(`^gtid:.+`)
+	fileStart = regexp.MustCompile(`^[^:/]+:\d+$`)
+)
+
+func (f *faults) start(path, s string) {
+	_, timeErr := time.Parse(time.RFC3339, s)
+	switch {
+	case s == "snapshot":
+		f.later(path, "start: snapshot")
+	case s == "earliest", s == "latest", gtidStart.MatchString(s), timeErr == nil:
+	case fileStart.MatchString(s):
+		if _, err := strconv.ParseUint(s[strings.LastIndexByte(s, ':')+1:], 10, 64); err != nil {
+			f.add(path, "the offset in %q is out of range", s)
+		}
+	default:
+		f.add(path, "%q is not known; write earliest, latest, gtid:SET, FILE:OFFSET or a time such as 2026-01-31T12:00:00Z", s)
+	}
+}
+
+func (f *faults) sink(path string, s *Sink) {
+	kinds := 0
+	for _, set := range []bool{s.Kafka != nil, s.Pulsar != nil, s.File != nil} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		f.add(path, "exactly one of kafka, pulsar and file is needed, %d are given", kinds)
+	}
+	switch s.Codec {
+	case "canal-protobuf", "debezium":
+		f.later(path+".codec", "the codec "+s.Codec)
+	default:
+		f.oneOf(path+".codec", s.Codec, "canal-json", "maxwell")
+	}
+	if _, err := time.LoadLocation(s.TimeZone); err != nil || s.TimeZone == "Local" {
+		f.add(path+".time_zone", "%q is not a zone: write UTC or an IANA name such as Europe/Berlin", s.TimeZone)
+	}
+	f.oneOf(path+".canal_json.binary", s.CanalJSON.Binary, "latin1", "base64")
+	f.oneOf(path+".canal_json.enum", s.CanalJSON.Enum, "ordinal", "label")
+	f.oneOf(path+".maxwell.kafka_key_format", s.Maxwell.KeyFormat, "hash", "array")
+	f.oneOf(path+".key", s.Key, "primary_key", "table", "none")
+	f.oneOf(path+".key_change", s.KeyChange, "split", "update")
+	for i, k := range s.KeyColumns {
+		at := fmt.Sprintf("%s.key_columns[%d]", path, i)
+		f.tables(at+".table", []string{k.Table})
+		if len(k.Columns) == 0 {
+			f.add(at+".columns", "at least one column is needed")
+		}
+	}
+	for i, h := range *s.Headers {
+		f.oneOf(fmt.Sprintf("%s.headers[%d]", path, i), h, HeaderNames...)
+	}
+	f.tables(path+".tables", s.Tables)
+	if s.Workers < 0 || s.Workers > 256 {
+		f.add(path+".workers", "0 (as many as processors) to 256")
+	}
+	if s.Window < 1<<20 {
+		f.add(path+".window", "at least 1MiB is needed")
+	}
+	if k := s.Kafka; k != nil {
+		f.kafka(path+".kafka", k)
+	}
+	if p := s.Pulsar; p != nil {
+		f.pulsar(path+".pulsar", p)
+	}
+	if s.File != nil && s.File.Path == "" {
+		f.add(path+".file.path", "a path is needed, or - for standard output")
+	}
+}
+
+func (f *faults) kafka(path string, k *Kafka) {
+	if len(k.Brokers) == 0 {
+		f.add(path+".brokers", "at least one host:port is needed")
+	}
+	for i, b := range k.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			f.add(fmt.Sprintf("%s.brokers[%d]", path, i), "%q is not host:port", b)
+		}
+	}
+	switch k.Delivery {
+	case "sequenced", "transactional":
+		f.later(path+".delivery", "delivery: "+k.Delivery)
+	default:
+		f.oneOf(path+".delivery", k.Delivery, "at_least_once")
+	}
+	f.oneOf(path+".compression", k.Compression, "none", "gzip", "snappy", "lz4", "zstd")
+	f.tls(path+".tls", k.TLS)
+	if s := k.SASL; s != nil {
+		f.oneOf(path+".sasl.mechanism", s.Mechanism, "plain", "scram-sha-256", "scram-sha-512")
+		if s.User == "" {
+			f.add(path+".sasl.user", "a user is needed")
+		}
+	}
+	if k.Topics.Partitions < 1 {
+		f.add(path+".topics.partitions", "must be positive")
+	}
+	if r := k.Topics.ReplicationFactor; r != -1 && r < 1 {
+		f.add(path+".topics.replication_factor", "must be positive, or -1 for the broker's default")
+	}
+}
+
+func (f *faults) pulsar(path string, p *Pulsar) {
+	if !strings.HasPrefix(p.URL, "pulsar://") && !strings.HasPrefix(p.URL, "pulsar+ssl://") {
+		f.add(path+".url", "%q is not of the form pulsar://host:port or pulsar+ssl://host:port", p.URL)
+	}
+	if u := p.AdminURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
+		f.add(path+".admin_url", "%q is not of the form http://host:port", u)
+	}
+	f.oneOf(path+".compression", p.Compression, "none", "lz4", "zlib", "zstd")
+	f.tls(path+".tls", p.TLS)
+	if p.Topics.Partitions < 1 {
+		f.add(path+".topics.partitions", "must be positive")
+	}
+}
