@@ -1,0 +1,83 @@
+package admin
+
+import "time"
+
+// Report is a snapshot of the whole program.
+type Report struct {
+	Version      string        `json:"version"`
+	Started      time.Time     `json:"started"`
+	Destinations []Destination `json:"destinations"`
+}
+
+// Destination is a snapshot of one destination.
+type Destination struct {
+	Name         string  `json:"name"`
+	State        string  `json:"state"`           // "running", "failed", ...
+	Error        string  `json:"error,omitempty"` // why it is not healthy, with the remedy
+	Connected    bool    `json:"connected"`
+	Position     string  `json:"position"`     // where reading is
+	LagKnown     bool    `json:"lag_known"`    // false until the source's own position is known
+	LagSeconds   float64 `json:"lag_seconds"`  // age of the oldest change not yet acknowledged by every sink; 0 when there is none
+	LagBytes     int64   `json:"lag_bytes"`    // binlog bytes between the source's end and what was read
+	Bytes        int64   `json:"bytes"`        // binlog bytes read
+	Events       int64   `json:"events"`       // binlog events read
+	Rows         int64   `json:"rows"`         // row changes captured
+	Transactions int64   `json:"transactions"` // transactions read
+	Reconnects   int64   `json:"reconnects"`
+	RingEvents   int64   `json:"ring_events"`
+	RingBytes    int64   `json:"ring_bytes"`
+	RingLimit    int64   `json:"ring_bytes_limit"`
+	Sinks        []Sink  `json:"sinks"`
+}
+
+// Sink is a snapshot of one sink and its subscription.
+type Sink struct {
+	Name        string  `json:"name"`
+	Kind        string  `json:"kind"`
+	State       string  `json:"state"`
+	Error       string  `json:"error,omitempty"`
+	Rows        int64   `json:"rows"`     // row changes confirmed
+	Messages    int64   `json:"messages"` // messages confirmed by the broker
+	Bytes       int64   `json:"bytes"`    // their keys, values and headers
+	InFlight    int64   `json:"in_flight_messages"`
+	FlightBytes int64   `json:"in_flight_bytes"`
+	Retries     int64   `json:"retries"`   // requests repeated
+	Rollbacks   int64   `json:"rollbacks"` // times the sink began again at its acknowledged position
+	Ordinal     int64   `json:"ordinal"`   // highest acknowledged
+	Behind      int64   `json:"behind"`    // ordinals read and not acknowledged
+	LagSeconds  float64 `json:"lag_seconds"`
+	CursorAge   float64 `json:"cursor_age_seconds"` // since the cursor was last saved while it moved; 0 when saved
+	CatchingUp  bool    `json:"catching_up"`        // fed by a reader of its own
+}
+
+// Healthy reports whether the destination works.
+func (d *Destination) Healthy() bool { return d.Error == "" }
+
+// Healthy reports whether the sink works.
+func (s *Sink) Healthy() bool { return s.Error == "" }
+
+// Healthy reports whether everything works.
+func (r *Report) Healthy() bool {
+	for i := range r.Destinations {
+		d := &r.Destinations[i]
+		if !d.Healthy() {
+			return false
+		}
+		for j := range d.Sinks {
+			if !d.Sinks[j].Healthy() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Ready reports whether every source is connected.
+func (r *Report) Ready() bool {
+	for i := range r.Destinations {
+		if !r.Destinations[i].Connected {
+			return false
+		}
+	}
+	return len(r.Destinations) > 0
+}

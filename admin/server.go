@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// Server is the HTTP server. Its handlers are safe for concurrent use.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+	provider *sdk.MeterProvider
+	done     chan struct{}
+}
+
+// Listen binds the address and serves until Close: /healthz (200 while
+// everything works, else 503), /readyz (200 once every source is connected, else 503), both
+// with the report as JSON, and /metrics in Prometheus's format. report is called for each
+// request and must be safe for concurrent use.
+func Listen(address string, report func() Report, log *slog.Logger) (*Server, error) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	provider, err := meters(reg, report)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w (admin.listen names the address)", err)
+	}
+	mux := http.NewServeMux()
+	show := func(ok func(*Report) bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			r := report()
+			w.Header().Set("Content-Type", "application/json")
+			if !ok(&r) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			e := json.NewEncoder(w)
+			e.SetIndent("", "  ")
+			_ = e.Encode(r) // the client went away
+		}
+	}
+	mux.HandleFunc("GET /healthz", show((*Report).Healthy))
+	mux.HandleFunc("GET /readyz", show((*Report).Ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	s := &Server{
+		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)},
+		listener: l,
+		provider: provider,
+		done:     make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("admin: the HTTP server ended", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+// Addr is the address bound.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Close ends the server: running requests may finish until ctx ends.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	<-s.done
+	return errors.Join(err, s.provider.Shutdown(ctx))
+}
