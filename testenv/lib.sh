@@ -1,0 +1,198 @@
+# What the scripts of this folder share. Sourced, never run; NAME is the caller's name in its messages.
+# shellcheck shell=bash
+set -euo pipefail
+export LC_ALL=C
+
+CACHE=${BINLOGMQ_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME}/.cache}}
+JAVA=${JAVA_HOME:+$JAVA_HOME/bin/}java
+
+note() { echo "$NAME: $*" >&2; }
+die() {
+  note "$@"
+  exit 1
+}
+
+# Prints the comment at the top of the running script: its usage.
+usage() {
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
+# tail_and_die MESSAGE FILE...: the last lines of a server's own logs, then the message.
+tail_and_die() {
+  local message=$1 file
+  shift
+  for file in "$@"; do
+    [ ! -s "$file" ] || { echo "--- last lines of $file" >&2 && tail -n 15 "$file" >&2; }
+  done
+  die "$message"
+}
+
+is_number() { case $1 in '' | *[!0-9]*) return 1 ;; esac }
+now_ms() { date +%s%3N; }
+
+# Holds a lock file until unlock or the end of the shell.
+lock() { # FILE
+  mkdir -p "${1%/*}"
+  exec 9>"$1"
+  flock 9
+}
+unlock() { exec 9>&-; }
+
+# Prints the first of COUNT consecutive ports that nobody listens on, below the kernel's own range.
+free_port() { # [COUNT]
+  local count=${1:-1} port i
+  while :; do
+    port=$((20000 + RANDOM % 12000))
+    for ((i = 0; i < count; i++)); do
+      ! (exec 3<>"/dev/tcp/127.0.0.1/$((port + i))") 2>/dev/null || continue 2
+    done
+    echo "$port"
+    return
+  done
+}
+
+# Runs a command in the background for good: of its own session, and without the caller's
+# open files, lest a lock that the caller holds through flock(1) outlive it.
+detach() {
+  local fd
+  for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    [[ $fd -le 2 || $fd = 255 ]] || eval "exec $fd>&-"
+  done
+  exec setsid "$@"
+}
+
+# launch PIDFILE LOG COMMAND...: starts a server; its output goes to LOG.
+launch() {
+  local file=$1 log=$2 pid
+  shift 2
+  detach "$@" </dev/null >>"$log" 2>&1 &
+  pid=$!
+  disown "$pid" 2>/dev/null || true
+  echo "$pid" >"$file"
+}
+
+# pid_of PIDFILE ARGUMENT: prints the pid if that process lives and has that very argument,
+# so that a pid that went to somebody else is never signalled.
+pid_of() {
+  local pid
+  [ -s "$1" ] || return 1
+  pid=$(cat "$1")
+  { tr '\0' '\n' <"/proc/$pid/cmdline"; } 2>/dev/null | grep -qxF -- "$2" || return 1
+  echo "$pid"
+}
+
+# await_end PIDFILE ARGUMENT SECONDS
+await_end() {
+  local i
+  for ((i = 0; i < $3 * 20; i++)); do
+    pid_of "$1" "$2" >/dev/null || { rm -f "$1" && return 0; }
+    sleep 0.05
+  done
+  return 1
+}
+
+# signal_process SIGNAL PIDFILE ARGUMENT: no error when it does not run.
+signal_process() {
+  local pid
+  pid=$(pid_of "$2" "$3") || return 0
+  kill "-$1" "$pid"
+  [ "$1" != TERM ] || kill -CONT "$pid" # a paused server could not obey
+}
+
+rss_mib() { awk '/^VmRSS/ { print int($2 / 1024) }' "/proc/$1/status"; }
+
+# Of KEY=VALUE lines with the same key the last counts, at the place of the first.
+last_wins() {
+  awk -F= 'NF { if (!($1 in line)) key[++n] = $1; line[$1] = $0 }
+    END { for (i = 1; i <= n; i++) print line[key[i]] }'
+}
+
+need_java() {
+  command -v "$JAVA" >/dev/null || die "no java found: run testenv/prepare.sh, or set JAVA_HOME"
+  command -v mvn >/dev/null || die "no mvn found: run testenv/prepare.sh"
+}
+
+jars_are_there() { # DIR: every jar of DIR/classpath still exists
+  [ -s "$1/classpath" ] && tr ':' '\n' <"$1/classpath" |
+    while IFS= read -r jar; do [ -f "$jar" ] || exit 1; done
+}
+
+# maven_classpath DIR: writes DIR/classpath, the jars of the dependencies that DIR/pom.xml names.
+maven_classpath() {
+  mvn -B -q -f "$1/pom.xml" dependency:build-classpath -DincludeScope=runtime \
+    -Dmdep.outputFile="$1/classpath" >"$1/mvn.log" 2>&1 ||
+    tail_and_die "Maven could not resolve what $1/pom.xml names" "$1/mvn.log"
+}
+
+# pom ARTIFACT: the head of a pom.xml up to its dependencies; dependency GROUP ARTIFACT VERSION: one of them.
+pom() {
+  echo "<project><modelVersion>4.0.0</modelVersion>"
+  echo "<groupId>testenv</groupId><artifactId>$1</artifactId><version>1</version><packaging>pom</packaging>"
+}
+dependency() {
+  printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version>' "$@"
+  cat # exclusions, from standard input
+  echo '</dependency>'
+}
+
+# First main-archive URI and keyring named by the system's own apt sources.
+archive_source() { # prints: URI [KEYRING]
+  local file
+  for file in /etc/apt/sources.list.d/*.sources; do
+    [ -f "$file" ] || continue
+    awk 'function out() { if (u != "" && u !~ /security/) { print u, k; done = 1; exit } }
+      /^[[:space:]]*$/ { out(); u = k = "" }
+      tolower($1) == "uris:" { u = $2 }
+      tolower($1) == "signed-by:" { k = $2 }
+      END { if (!done) out() }' "$file"
+  done
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+    [ -f "$file" ] || continue
+    awk '$1 == "deb" { k = ""
+      for (i = 2; i <= NF; i++) {
+        if (match($i, /signed-by=[^] ]*/)) k = substr($i, RSTART + 10, RLENGTH - 10)
+        if ($i ~ /^[a-z+]+:\//) { if ($i !~ /security/) print $i, k; next } } }' "$file"
+  done
+}
+
+apt_private() { # STATE-DIR TOOL ARGS...
+  local state=$1 tool=$2
+  shift 2
+  "$tool" -q -o Acquire::Retries=3 -o Dir::State="$state/state" -o Dir::State::Lists="$state/lists" \
+    -o Dir::State::status="$state/status" -o Dir::Cache="$state/cache" \
+    -o Dir::Etc::SourceList="$state/archive.sources" -o Dir::Etc::SourceParts=/dev/null \
+    -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none \
+    -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+    -o Acquire::IndexTargets::deb::DEP-11-icons-small::DefaultEnabled=false \
+    -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false "$@"
+}
+
+# unpack_debian SUITE DIR PACKAGE...: the packages and all that they need, unpacked under DIR without
+# installing anything: apt works on a private, empty package state.
+unpack_debian() {
+  local suite=$1 dir=$2 src uri key state=$CACHE/mysql-servers/apt-$1 deb
+  shift 2
+  src=$(archive_source | head -n 1)
+  [ -n "$src" ] || die "no archive found in this machine's apt sources"
+  read -r uri key <<<"$src"
+  mkdir -p "$state/state" "$state/lists/partial" "$state/cache/archives/partial" "$dir"
+  : >"$state/status"
+  {
+    printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' "$uri" "$suite"
+    [ -z "$key" ] || printf 'Signed-By: %s\n' "$key"
+  } >"$state/archive.sources"
+  note "reading the $suite package index"
+  apt_private "$state" apt-get update >"$state/update.log" 2>&1 ||
+    tail_and_die "apt-get update failed" "$state/update.log"
+  note "downloading $*"
+  apt_private "$state" apt-get -y --no-install-recommends --download-only install "$@" \
+    >"$state/download.log" 2>&1 || tail_and_die "download failed" "$state/download.log"
+  for deb in "$state"/cache/archives/*.deb; do
+    # Perl is wanted by helper scripts only.
+    case ${deb##*/} in perl-* | perl_* | libperl* | libdb5* | libgdbm*) continue ;; esac
+    dpkg-deb -x "$deb" "$dir"
+  done
+  rm -f "$state"/cache/archives/*.deb
+}

@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# Private Apache Pulsar brokers for integration tests, without containers.
+#
+#   pulsar.sh start PORT HTTP_PORT DIR [KEY=VALUE...]   options go to standalone.conf;
+#                                ports 0: free ones, kept for later starts of DIR
+#   pulsar.sh stop DIR           stop the broker, keep its data
+#   pulsar.sh kill DIR           SIGKILL, keep its data
+#   pulsar.sh restart DIR        stop if it runs, start with the same ports and options
+#   pulsar.sh pause|resume DIR   SIGSTOP, SIGCONT
+#   pulsar.sh wipe DIR           kill the broker and delete DIR
+#   pulsar.sh admin DIR METHOD PATH [JSON]   one admin REST call below /admin/v2/
+#   pulsar.sh fetch              only resolve the jars and warm the class archive
+#   pulsar.sh classpath          print the class path (it holds a Java client too)
+#
+# A broker is one JVM (Java 17 or newer): Pulsar standalone with one bookie, RocksDB
+# metadata, no functions worker, on loopback.  Its jars come from Maven, once.
+# Options that are not given are Pulsar's own defaults, but: deduplication is on, one
+# replica, no fsync.  Mind that by default topics without subscription lose their data
+# early (see defaultRetentionTimeInMinutes, brokerDeleteInactiveTopicsEnabled).
+# A broker with authentication on is asked with the token in PULSAR_ADMIN_TOKEN.
+#
+# `start` is idempotent: a running broker of DIR is left alone, a stopped or killed
+# one is started again with the data it has.  Last line on stdout: the two URLs.
+NAME=pulsar
+# shellcheck source=testenv/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+VERSION=${PULSAR_VERSION:-4.0.8}
+HOME_DIR=${PULSAR_SERVERS_HOME:-$CACHE/pulsar-servers}/$VERSION
+HEAP=${PULSAR_HEAP:-512m} JAVA_OPTS=${PULSAR_JAVA_OPTS:-}
+START_TIMEOUT=${START_TIMEOUT:-240}
+
+exclusion() { echo "<exclusion><groupId>$1</groupId><artifactId>$2</artifactId></exclusion>"; }
+
+write_pom() {
+  pom pulsar
+  # pulsar-opentelemetry is pinned: its later releases did not resolve; the pinned one fits.
+  echo '<dependencyManagement><dependencies>'
+  dependency org.apache.pulsar pulsar-opentelemetry 4.0.0 </dev/null
+  echo '</dependencies></dependencyManagement><dependencies>'
+  { # etcd metadata and Kubernetes functions: not used here
+    echo '<exclusions>'
+    exclusion org.apache.pulsar jetcd-core-shaded
+    exclusion io.kubernetes '*'
+    exclusion io.grpc grpc-xds
+    echo '</exclusions>'
+  } | dependency org.apache.pulsar pulsar-broker "$VERSION"
+  echo '</dependencies></project>'
+}
+
+fetch() {
+  ! jars_are_there "$HOME_DIR" || [ ! -f "$HOME_DIR/.complete" ] || return 0
+  local dir
+  need_java
+  lock "$HOME_DIR/lock"
+  if ! jars_are_there "$HOME_DIR"; then
+    note "resolving pulsar-broker $VERSION with Maven"
+    write_pom >"$HOME_DIR/pom.xml"
+    maven_classpath "$HOME_DIR"
+  fi
+  if [ ! -f "$HOME_DIR/.complete" ]; then
+    # One short run writes a class archive: later starts need half the CPU.
+    note "first run, to warm the class archive"
+    dir=$(mktemp -d)
+    rm -f "$HOME_DIR/classes.jsa"
+    (launch_broker 0 0 "$dir" && stop "$dir") >/dev/null || die "the broker does not run; see $dir"
+    rm -rf "$dir"
+    touch "$HOME_DIR/.complete"
+  fi
+  unlock
+}
+
+# nettyMaxFrameSizeBytes: the bookie must take maxMessageSize + 10 KiB; else a large
+# message is retried for ever and wedges its topic.
+write_config() { # PORT HTTP_PORT [KEY=VALUE...]
+  {
+    cat <<END
+clusterName=standalone
+brokerServicePort=$1
+webServicePort=$2
+bindAddress=127.0.0.1
+advertisedAddress=127.0.0.1
+listeningInterface=lo
+allowLoopback=true
+allowEphemeralPorts=true
+managedLedgerDefaultEnsembleSize=1
+managedLedgerDefaultWriteQuorum=1
+managedLedgerDefaultAckQuorum=1
+managedLedgerCacheSizeMB=64
+journalSyncData=false
+nettyMaxFrameSizeBytes=5253120
+numIOThreads=2
+brokerDeduplicationEnabled=true
+END
+    printf '%s\n' "${@:3}"
+  } | last_wins
+}
+
+write_logging() {
+  cat <<'END'
+<Configuration status="ERROR"><Appenders><Console name="c">
+<PatternLayout pattern="%d{HH:mm:ss.SSS} %-5level [%t] %c{1} - %m%n%throwable{12}"/></Console></Appenders>
+<Loggers><Root level="${env:PULSAR_LOG_LEVEL:-warn}"><AppenderRef ref="c"/></Root></Loggers></Configuration>
+END
+}
+
+server_pid() { pid_of "$1/server.pid" "$1/standalone.conf"; }
+
+start() { # PORT HTTP_PORT DIR [KEY=VALUE...]
+  local dir=$3
+  [[ $1$2 =~ ^[0-9]+$ ]] || die "PORT and HTTP_PORT must be numbers"
+  mkdir -p "$dir" && dir=$(cd "$dir" && pwd -P)
+  fetch
+  launch_broker "$1" "$2" "$dir" "${@:4}"
+}
+
+launch_broker() { # PORT HTTP_PORT DIR [KEY=VALUE...]
+  local port=$1 http=$2 dir=$3 pid i open opens=() archive=$HOME_DIR/classes.jsa begin kept=()
+  shift 3
+  if pid=$(server_pid "$dir"); then
+    note "running already (pid $pid)"
+    cat "$dir/urls"
+    return 0
+  fi
+  [ ! -s "$dir/start.args" ] || mapfile -t kept <"$dir/start.args"
+  [ "$port" != 0 ] || port=${kept[0]:-$(free_port)}
+  [ "$http" != 0 ] || http=${kept[1]:-$(free_port)}
+  [ -s "$dir/bookie.port" ] || free_port >"$dir/bookie.port" # part of the bookie's identity
+  printf '%s\n' "$port" "$http" "$@" >"$dir/start.args"
+  write_config "$port" "$http" "$@" >"$dir/standalone.conf"
+  write_logging >"$dir/log4j2.xml"
+  for open in java.base/java.nio java.base/jdk.internal.misc java.base/jdk.internal.platform \
+    java.management/sun.management jdk.management/com.sun.management.internal; do
+    opens+=(--add-opens "$open=ALL-UNNAMED")
+  done
+  if [ -f "$archive" ]; then archive=-XX:SharedArchiveFile=$archive
+  else archive=-XX:ArchiveClassesAtExit=$archive; fi
+  begin=$(now_ms)
+  # shellcheck disable=SC2086
+  launch "$dir/server.pid" "$dir/server.log" \
+    "$JAVA" -Xms64m "-Xmx$HEAP" "-XX:MaxDirectMemorySize=$HEAP" -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError \
+    "$archive" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off "${opens[@]}" \
+    -Dio.netty.tryReflectionSetAccessible=true "-Dlog4j2.configurationFile=$dir/log4j2.xml" $JAVA_OPTS \
+    -cp "$(cat "$HOME_DIR/classpath")" org.apache.pulsar.PulsarStandaloneStarter \
+    --config "$dir/standalone.conf" --no-functions-worker --no-stream-storage \
+    --metadata-dir "$dir/metadata" --bookkeeper-dir "$dir/bookie" --bookkeeper-port "$(cat "$dir/bookie.port")"
+  pid=$(cat "$dir/server.pid")
+  for ((i = 0; ; i++)); do
+    if [ "$(rest "$http" GET brokers/ready 2>/dev/null)" = ok ] &&
+      [[ $(rest "$http" GET namespaces/public 2>/dev/null) == *public/default* ]]; then break; fi
+    [ -d "/proc/$pid" ] || tail_and_die "the broker did not start" "$dir/server.log"
+    [ $i -lt $((START_TIMEOUT * 5)) ] || tail_and_die "not ready after $START_TIMEOUT s" "$dir/server.log"
+    sleep 0.2
+  done
+  note "Pulsar $VERSION, pid $pid, up in $(($(now_ms) - begin)) ms, $(rss_mib "$pid") MiB resident"
+  echo "pulsar://127.0.0.1:$port http://127.0.0.1:$http" >"$dir/urls"
+  cat "$dir/urls"
+}
+
+rest() { # HTTP_PORT METHOD PATH [JSON]
+  curl -sS --fail-with-body -m 60 -X "$2" -H 'Content-Type: application/json' ${4:+--data "$4"} \
+    ${PULSAR_ADMIN_TOKEN:+-H "Authorization: Bearer $PULSAR_ADMIN_TOKEN"} "http://127.0.0.1:$1/admin/v2/$3"
+}
+
+end() { # SIGNAL DIR
+  signal_process "$1" "$2/server.pid" "$2/standalone.conf"
+  await_end "$2/server.pid" "$2/standalone.conf" 60 || die "pid $(server_pid "$2") did not end within 60 s"
+}
+stop() { end TERM "$1"; }
+
+restart() { # DIR
+  local args
+  stop "$1"
+  mapfile -t args <"$1/start.args"
+  start "${args[@]:0:2}" "$1" "${args[@]:2}"
+}
+
+command=${1:-}
+[ $# -eq 0 ] || shift
+case $command in
+  start) [ $# -ge 3 ] || usage; start "$@"; exit ;;
+  fetch) fetch; exit ;;
+  classpath) fetch; cat "$HOME_DIR/classpath"; exit ;;
+  stop | kill | restart | pause | resume | wipe | admin) [ $# -ge 1 ] || usage ;;
+  *) usage ;;
+esac
+[ -d "$1" ] || exit 0
+dir=$(cd "$1" && pwd -P) && shift
+[ -f "$dir/start.args" ] || die "$dir is not a broker directory"
+case $command in
+  stop) stop "$dir" ;;
+  kill) end KILL "$dir" ;;
+  restart) restart "$dir" ;;
+  pause) signal_process STOP "$dir/server.pid" "$dir/standalone.conf" ;;
+  resume) signal_process CONT "$dir/server.pid" "$dir/standalone.conf" ;;
+  wipe) end KILL "$dir"; rm -rf -- "$dir" ;;
+  admin) [ $# -ge 2 ] || usage; rest "$(sed -n 2p "$dir/start.args")" "$@" ;;
+esac
