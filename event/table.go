@@ -28,8 +28,11 @@ type Column struct {
 	Logical   Logical  // what information_schema knows beyond the TABLE_MAP; LogicalNone = as the type says
 
 	// Set by Compile.
-	Class Class
-	width int32 // bytes of a fixed-width value; see plan
+	Class      Class
+	width      int32    // bytes of a fixed-width value; below zero: bytes of the length prefix, negated
+	fsp        uint8    // fraction digits of an old temporal type
+	compressed bool     // MariaDB COMPRESSED: values are packed
+	set        *charset // text classes: how to turn bytes into UTF-8
 }
 
 // Logical marks column types that the binlog cannot tell from their storage type.

@@ -1,0 +1,264 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+)
+
+// imagePlan is what [Table.Compile] prepares for walking row images.
+type imagePlan struct {
+	widths []int32 // one a column, as Column.width
+	runs   []run   // a full image without NULLs, for walking past it
+	nulls  int     // bytes of a full image's NULL bitmap
+}
+
+// A run is a number of bytes to skip and then, unless prefix is 0, a value
+// behind a length of prefix bytes.
+type run struct {
+	fixed  int
+	prefix int
+}
+
+// Compile classifies the columns, fills Class and, where empty, SQLType, and
+// plans the decoding of row images. It must succeed before a [Scanner] or
+// [CountRows] sees the table; after that the table is immutable.
+//
+// Type and Meta of each column must be what [NormalizeType] returned for the
+// column's TABLE_MAP type and metadata. Of the other fields Compile needs
+//
+//   - Unsigned for all numbers;
+//   - Charset for CHAR, VARCHAR and TEXT columns and their binary twins:
+//     MySQL's name of the character set, or "binary"; Collation 63 alone is
+//     understood as "binary". An empty or unknown name is an error, since text
+//     must not be guessed (I6). ENUM and SET may leave it empty: their Members are UTF-8;
+//   - Members for ENUM and SET; without them only the index or mask can be had;
+//   - SQLType, but only for MariaDB's temporals from before
+//     mysql56_temporal_format (types 7, 11 and 12), whose fraction digits the
+//     log does not tell: "datetime(3)" or the like. When empty, no fraction;
+//   - Logical for MariaDB's UUID, INET4 and INET6 columns, which the log shows as BINARY.
+//
+// An error names schema, table, column and type code.
+func (t *Table) Compile() error {
+	n := len(t.Columns)
+	plan := imagePlan{widths: make([]int32, n), nulls: (n + 7) / 8}
+	var cur run
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		if err := c.compile(); err != nil {
+			return fmt.Errorf("table %s.%s: column %d %q: type code %d: %w", t.Schema, t.Name, i+1, c.Name, c.Type, err)
+		}
+		plan.widths[i] = c.width
+		if c.width >= 0 {
+			cur.fixed += int(c.width)
+			continue
+		}
+		cur.prefix = int(-c.width)
+		plan.runs = append(plan.runs, cur)
+		cur = run{}
+	}
+	if cur.fixed > 0 {
+		plan.runs = append(plan.runs, cur)
+	}
+	for _, k := range t.Key {
+		if k < 0 || k >= n {
+			return fmt.Errorf("table %s.%s: key names column %d of %d", t.Schema, t.Name, k+1, n)
+		}
+	}
+	t.image = plan
+	return nil
+}
+
+// compile sets Class, width, charset and SQLType. A width below zero stands
+// for a value behind a length of -width bytes.
+func (c *Column) compile() error {
+	c.set = nil
+	fixed := func(class Class, width int) {
+		c.Class, c.width = class, int32(width)
+	}
+	integer := func(width int) {
+		if fixed(ClassInt, width); c.Unsigned {
+			c.Class = ClassUint
+		}
+	}
+	switch c.Type {
+	case typeTiny:
+		integer(1)
+	case typeShort:
+		integer(2)
+	case typeInt24:
+		integer(3)
+	case typeLong:
+		integer(4)
+	case typeLongLong:
+		integer(8)
+	case typeFloat:
+		fixed(ClassFloat, 4)
+	case typeDouble:
+		fixed(ClassDouble, 8)
+	case typeNewDecimal:
+		p, s := int(c.Meta>>8), int(c.Meta&0xff)
+		if p < 1 || p > 65 || s > 38 || s > p {
+			return fmt.Errorf("impossible DECIMAL(%d,%d)", p, s)
+		}
+		fixed(ClassDecimal, decimalSize(p, s))
+	case typeBit:
+		if c.Meta < 1 || c.Meta > 64 {
+			return fmt.Errorf("impossible BIT(%d)", c.Meta)
+		}
+		fixed(ClassBit, int(c.Meta+7)/8)
+	case typeYear:
+		fixed(ClassYear, 1)
+	case typeDate, typeNewDate:
+		fixed(ClassDate, 3)
+	case typeTime2, typeDatetime2, typeTimestamp2:
+		if c.Meta > 6 {
+			return fmt.Errorf("impossible number of fraction digits %d", c.Meta)
+		}
+		w := (int(c.Meta) + 1) / 2
+		switch c.Type {
+		case typeTime2:
+			fixed(ClassTime, 3+w)
+		case typeDatetime2:
+			fixed(ClassDatetime, 5+w)
+		default:
+			fixed(ClassTimestamp, 4+w)
+		}
+	case typeTime, typeDatetime, typeTimestamp:
+		fsp, err := declaredFraction(c.SQLType)
+		if err != nil {
+			return err
+		}
+		c.fsp = uint8(fsp)
+		switch c.Type {
+		case typeTime:
+			fixed(ClassTime, int(oldTimeBytes[fsp]))
+		case typeDatetime:
+			fixed(ClassDatetime, int(oldDatetimeBytes[fsp]))
+		default:
+			fixed(ClassTimestamp, 4+(fsp+1)/2)
+		}
+	case typeEnum:
+		if c.Meta != 1 && c.Meta != 2 {
+			return fmt.Errorf("impossible size %d of an ENUM", c.Meta)
+		}
+		fixed(ClassEnum, int(c.Meta))
+	case typeSet:
+		if c.Meta < 1 || c.Meta > 8 {
+			return fmt.Errorf("impossible size %d of a SET", c.Meta)
+		}
+		fixed(ClassSet, int(c.Meta))
+	case typeString, typeVarchar, typeVarcharCompressed:
+		prefix := -1
+		if c.Meta > 255 {
+			prefix = -2
+		}
+		if c.Type == typeString {
+			if err := c.character(ClassChar, ClassBinary, prefix); err != nil {
+				return err
+			}
+			return c.logical()
+		}
+		if c.Type == typeVarcharCompressed {
+			c.compressed = true
+		}
+		if err := c.character(ClassChar, ClassVarbinary, prefix); err != nil {
+			return err
+		}
+	case typeBlob, typeBlobCompressed, typeGeometry, typeJSON, typeVector:
+		if c.Meta < 1 || c.Meta > 4 {
+			return fmt.Errorf("impossible length prefix of %d bytes", c.Meta)
+		}
+		prefix := -int(c.Meta)
+		switch c.Type {
+		case typeGeometry:
+			fixed(ClassGeometry, prefix)
+		case typeJSON:
+			fixed(ClassJSON, prefix)
+		case typeVector:
+			fixed(ClassVector, prefix)
+		default:
+			c.compressed = c.Type == typeBlobCompressed
+			if err := c.character(ClassText, ClassBlob, prefix); err != nil {
+				return err
+			}
+		}
+	case typeDecimal:
+		return fmt.Errorf("DECIMAL of MySQL 4 is not supported; rebuild the table with ALTER TABLE ... FORCE")
+	default:
+		return fmt.Errorf("unknown column type")
+	}
+	return c.logical()
+}
+
+// character chooses between the text and the byte-string class and looks the
+// character set up.
+func (c *Column) character(text, bin Class, width int) error {
+	c.width = int32(width)
+	if c.Charset == "binary" || c.Charset == "" && c.Collation == 63 {
+		c.Class = bin
+		return nil
+	}
+	c.Class = text
+	if c.Charset == "" {
+		return fmt.Errorf("character set unknown: set binlog_row_metadata=FULL on the server, or have the schema read from information_schema")
+	}
+	if c.set = charsetByName(c.Charset); c.set == nil {
+		return fmt.Errorf("character set %q (collation %d) is not supported", c.Charset, c.Collation)
+	}
+	return nil
+}
+
+// logical applies Logical, which overrules the storage type, and derives SQLType.
+func (c *Column) logical() error {
+	var class Class
+	var size uint16
+	switch c.Logical {
+	case LogicalUUID:
+		class, size = ClassUUID, 16
+	case LogicalINET4:
+		class, size = ClassINET4, 4
+	case LogicalINET6:
+		class, size = ClassINET6, 16
+	}
+	if size > 0 {
+		if c.Type != typeString || c.Meta != size {
+			return fmt.Errorf("information_schema says %s, but the log shows type %d of %d bytes: the table was altered since", c.Logical, c.Type, c.Meta)
+		}
+		c.Class = class
+	}
+	if c.SQLType == "" {
+		c.SQLType = DerivedSQLType(c)
+	}
+	return nil
+}
+
+// String returns the type's SQL name, or "" for LogicalNone.
+func (l Logical) String() string {
+	switch l {
+	case LogicalBool:
+		return "boolean"
+	case LogicalJSON:
+		return "json"
+	case LogicalUUID:
+		return "uuid"
+	case LogicalINET4:
+		return "inet4"
+	case LogicalINET6:
+		return "inet6"
+	}
+	return ""
+}
+
+// declaredFraction returns n of a declared type like "datetime(n)", 0 without
+// parentheses.
+func declaredFraction(sqlType string) (int, error) {
+	i := strings.IndexByte(sqlType, '(')
+	if i < 0 {
+		return 0, nil
+	}
+	s := sqlType[i:]
+	if len(s) < 3 || s[1] < '0' || s[1] > '6' || s[2] != ')' {
+		return 0, fmt.Errorf("cannot read the fraction digits of %q", sqlType)
+	}
+	return int(s[1] - '0'), nil
+}
