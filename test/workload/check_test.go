@@ -1,0 +1,53 @@
+package workload
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func msg(seq int, partition int32, value string) Message {
+	return Message{Topic: "t", Partition: partition, Key: []byte("k"), Value: []byte(value), Headers: map[string]string{"seq": fmt.Sprint(seq)}}
+}
+
+func moves(op string, id, ver int, old string) string {
+	return fmt.Sprintf(`{"database":"s","table":"moves","type":%q,"data":{"v":1,"id":%d,"ver":%d}%s}`, op, id, ver, old)
+}
+
+// TestCheckerIsNotBlind proves that each fault the checker is for turns it red.
+func TestCheckerIsNotBlind(t *testing.T) {
+	ins, upd2 := moves("insert", 1, 1, ""), moves("update", 1, 2, `,"old":{"ver":1}`)
+	upd3, del3 := moves("update", 1, 3, `,"old":{"ver":2}`), moves("delete", 1, 3, "")
+	tests := []struct {
+		name    string
+		replays bool
+		msgs    []Message
+		want    string
+	}{
+		{"right", false, []Message{msg(1, 0, ins), msg(2, 0, upd2), msg(5, 0, upd3), msg(6, 0, del3), msg(9, 0, moves("insert", 1, 7, ""))}, ""},
+		{"lost update", false, []Message{msg(1, 0, ins), msg(5, 0, upd3)}, "missing or out of order"},
+		{"lost insert", false, []Message{msg(2, 0, upd2)}, "never seen"},
+		{"lost delete", false, []Message{msg(1, 0, ins), msg(9, 0, moves("insert", 1, 7, ""))}, "while it lives"},
+		{"swapped", false, []Message{msg(1, 0, ins), msg(5, 0, upd3), msg(2, 0, upd2)}, "missing or out of order"},
+		{"doubled", false, []Message{msg(1, 0, ins), msg(1, 0, ins)}, "arrived twice"},
+		{"replayed", true, []Message{msg(1, 0, ins), msg(2, 0, upd2), msg(1, 0, ins), msg(2, 0, upd2)}, ""},
+		{"replayed with other numbers", true, []Message{msg(1, 0, ins), msg(2, 0, ins)}, "while it lives"},
+		{"replayed with other content", true, []Message{msg(1, 0, ins), msg(1, 0, upd2)}, "other content"},
+		{"replayed elsewhere", true, []Message{msg(1, 0, ins), msg(1, 1, ins)}, "other content"},
+		{"numbers fall", false, []Message{msg(3, 0, ins), msg(2, 0, upd2)}, "after"},
+		{"silent change", false, []Message{msg(1, 0, ins), msg(2, 0, moves("update", 1, 2, `,"old":{}`))}, "without being in old"},
+		{"no number", false, []Message{{Value: []byte(ins)}}, "header seq"},
+	}
+	for _, tt := range tests {
+		c := &Checker{Codec: "maxwell", Schema: "s", Replays: tt.replays}
+		var err error
+		for _, m := range tt.msgs {
+			if err = c.Add(m); err != nil {
+				break
+			}
+		}
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
