@@ -103,7 +103,7 @@ type SASL struct {
 	Password  Secret `yaml:"password"`
 }
 
-// KafkaTopics says how missing topics are made.
+// KafkaTopics says how missing topics are made; a number of 0 leaves it to the broker.
 type KafkaTopics struct {
 	Create            *bool             `yaml:"create"`
 	Partitions        int32             `yaml:"partitions"`
@@ -239,8 +239,6 @@ func (s *Sink) setDefaults() {
 		def(&k.Delivery, "at_least_once")
 		def(&k.Compression, "none")
 		def(&k.Topics.Create, ptr(true))
-		def(&k.Topics.Partitions, 1)
-		def(&k.Topics.ReplicationFactor, -1)
 		def(&k.BatchBytes, 1<<20)
 		def(&k.RequestTimeout, Duration(30*time.Second))
 	}

@@ -224,11 +224,11 @@ func (f *faults) kafka(path string, k *Kafka) {
 			f.add(path+".sasl.user", "a user is needed")
 		}
 	}
-	if k.Topics.Partitions < 1 {
-		f.add(path+".topics.partitions", "must be positive")
+	if k.Topics.Partitions < 0 {
+		f.add(path+".topics.partitions", "must be positive, or 0 for the broker's default")
 	}
-	if r := k.Topics.ReplicationFactor; r != -1 && r < 1 {
-		f.add(path+".topics.replication_factor", "must be positive, or -1 for the broker's default")
+	if k.Topics.ReplicationFactor < 0 {
+		f.add(path+".topics.replication_factor", "must be positive, or 0 for the broker's default")
 	}
 }
 

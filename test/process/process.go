@@ -1,0 +1,222 @@
+// Package process builds and runs the program as a child of a test, as an
+// operator would: a configuration file, signals, and its HTTP interface.
+//
+// It owns one goroutine a child, which ends with it.
+package process
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/binlogmq/binlogmq/admin"
+)
+
+var build struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// Binary builds the program once a test binary, with the race detector, and returns its path. With
+// BINLOGMQ_TEST_BINARY set it is that program instead.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if p := os.Getenv("BINLOGMQ_TEST_BINARY"); p != "" {
+		return p
+	}
+	build.Do(func() {
+		dir, err := os.MkdirTemp("", "binlogmq-test-")
+		if err != nil {
+			build.err = err
+			return
+		}
+		build.path = filepath.Join(dir, "binlogmq")
+		cmd := exec.Command("go", "build", "-race", "-o", build.path, "github.com/binlogmq/binlogmq/cmd/binlogmq")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			build.err = fmt.Errorf("building binlogmq: %w\n%s", err, out)
+		}
+	})
+	if build.err != nil {
+		t.Fatal(build.err)
+	}
+	return build.path
+}
+
+// FreeAddress returns a loopback address that was free just now.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Child is a running program.
+type Child struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	admin string
+	log   *logBuffer
+	done  chan struct{}
+	err   error
+}
+
+// logBuffer collects what a child prints. It is safe for concurrent use.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Start runs the program with the configuration text, to which the admin address is
+// added. It is killed at the test's end if it still runs.
+func Start(t testing.TB, config string) *Child {
+	t.Helper()
+	bin := Binary(t)
+	addr := FreeAddress(t)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(config+"\nadmin: { listen: \""+addr+"\" }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Child{t: t, admin: addr, log: &logBuffer{}, done: make(chan struct{})}
+	c.cmd = exec.Command(bin, "run", "-c", file)
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.done)
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill() // it may have ended
+		<-c.done
+		if t.Failed() {
+			t.Logf("the program printed:\n%s", tail(c.log.String(), 8000))
+		}
+		if strings.Contains(c.log.String(), "DATA RACE") {
+			t.Errorf("data race:\n%s", tail(c.log.String(), 20000))
+		}
+	})
+	return c
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "... " + s[len(s)-n:]
+	}
+	return s
+}
+
+// Log returns what the program has printed so far.
+func (c *Child) Log() string { return c.log.String() }
+
+// PID returns the process id.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Signal sends a signal.
+func (c *Child) Signal(s os.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Stop asks for a soft stop and fails the test unless the program ends with 0.
+func (c *Child) Stop() {
+	c.t.Helper()
+	c.Signal(syscall.SIGTERM)
+	if code := c.Wait(time.Minute); code != 0 {
+		c.t.Fatalf("exit code %d after SIGTERM", code)
+	}
+}
+
+// Kill sends SIGKILL and waits for the end.
+func (c *Child) Kill() {
+	c.t.Helper()
+	c.Signal(syscall.SIGKILL)
+	c.Wait(time.Minute)
+}
+
+// Wait returns the exit code, -1 after a signal.
+func (c *Child) Wait(atMost time.Duration) int {
+	c.t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(atMost):
+		c.Signal(syscall.SIGQUIT) // prints the goroutines
+		<-c.done
+		c.t.Fatalf("the program did not end within %v", atMost)
+	}
+	var exit *exec.ExitError
+	if errors.As(c.err, &exit) {
+		return exit.ExitCode()
+	}
+	if c.err != nil {
+		c.t.Fatal(c.err)
+	}
+	return 0
+}
+
+// Report asks /healthz; ok tells whether the program answered.
+func (c *Child) Report() (r admin.Report, ok bool) {
+	resp, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + c.admin + "/healthz")
+	if err != nil {
+		return r, false
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r) == nil
+}
+
+// Await polls the report until f is content; it fails the test when the program
+// ends before, or after atMost.
+func (c *Child) Await(what string, atMost time.Duration, f func(*admin.Report) bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(atMost)
+	for {
+		r, ok := c.Report()
+		if ok && f(&r) {
+			return
+		}
+		select {
+		case <-c.done:
+			c.t.Fatalf("waiting for %s: the program has ended", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			b, _ := json.Marshal(r)
+			c.t.Fatalf("waiting for %s: not within %v; report %s", what, atMost, b)
+		}
+	}
+}
+
+// AwaitReady waits until every source is connected.
+func (c *Child) AwaitReady() {
+	c.t.Helper()
+	c.Await("readiness", time.Minute, (*admin.Report).Ready)
+}
