@@ -1,0 +1,503 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// RunState says what a [Bridge] is doing.
+type RunState uint8
+
+// The states.
+const (
+	Idle     RunState = iota // Run has not been called
+	Running                  // publishing, or waiting for events
+	Retrying                 // a failure is being mended
+	Draining                 // told to stop, waiting for confirmations
+	Stopped                  // Run has returned; Err says why if it was not asked to
+)
+
+// String returns the state's name in lower case.
+func (s RunState) String() string {
+	return name([]string{"idle", "running", "retrying", "draining", "stopped"}, int(s))
+}
+
+// Status is what health checks and metrics show of a bridge.
+type Status struct {
+	State    RunState
+	Err      error       // why it is not healthy now; nil when it is
+	Sink     sink.Status // the sink's own
+	Batches  int         // handed out and not acknowledged
+	InFlight int64       // slabs of messages on their way
+	Window   int64       // bytes of events and encoded messages held
+	Acked    int64       // ordinal acknowledged last; 0 before the first acknowledgement
+	Epoch    int64
+	Offset   int64 // sequence = ordinal + Offset
+
+	// Since New, replays included.
+	Rows     int64 // row changes encoded and handed to the sink
+	Messages int64 // messages confirmed
+	Bytes    int64 // their payload
+	Acks     int64 // batches acknowledged
+	Failures int64 // sessions that failed and were replayed
+	Epochs   int64 // epochs begun
+	Hidden   int64 // DDL statements not sent because they carry secrets
+	Bugs     int64 // reports that can only come from a bug, in the whole process
+}
+
+// stats are the counters behind Status.
+type stats struct {
+	rows, messages, bytes, acks, failures, epochs, hidden, acked, slabs atomic.Int64
+}
+
+// Bridge is one sink's subscription. Run it once; the other methods may be
+// called from any goroutine.
+type Bridge struct {
+	o           Options
+	c           *compiled
+	destination []byte
+	fingerprint string
+
+	stats         stats
+	ddlPartitions atomic.Int32
+
+	ran       atomic.Bool
+	drain     chan struct{} // closed when Drain is called
+	drainOnce sync.Once
+	cut       context.Context // ends when draining must not go on
+	cutNow    context.CancelFunc
+	ended     chan struct{} // closed when Run has returned
+
+	mu      sync.Mutex
+	state   RunState
+	err     error // why publishing is not healthy now
+	feedErr error // why the server gives no events now
+	result  error // of Run
+	saved   State // what goes into the cursor; Partitions only grow
+	version int64 // counts the changes of saved
+	written int64 // version that is in the cursor
+	session *session
+}
+
+// New checks the options and returns a bridge. An error names every fault.
+func New(o Options) (*Bridge, error) {
+	o.Tables = append([]string(nil), o.Tables...)
+	c, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bridge{o: o, c: c, destination: []byte(o.Destination), fingerprint: o.fingerprint(),
+		drain: make(chan struct{}), ended: make(chan struct{})}
+	b.cut, b.cutNow = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Status returns a snapshot.
+func (b *Bridge) Status() Status {
+	s := Status{
+		Sink: b.o.Sink.Status(), Acked: b.stats.acked.Load(), Rows: b.stats.rows.Load(), Messages: b.stats.messages.Load(),
+		Bytes: b.stats.bytes.Load(), Acks: b.stats.acks.Load(), Failures: b.stats.failures.Load(), Epochs: b.stats.epochs.Load(),
+		Hidden: b.stats.hidden.Load(), Bugs: bugs.Load(),
+	}
+	b.mu.Lock()
+	s.State, s.Err, s.Epoch, s.Offset = b.state, b.err, b.saved.Epoch, b.saved.Offset
+	se := b.session
+	if s.Err == nil {
+		s.Err = b.feedErr
+	}
+	b.mu.Unlock()
+	if s.Err == nil {
+		s.Err = s.Sink.Err
+	}
+	if se != nil {
+		batches, bytes := se.held()
+		s.Batches, s.InFlight = batches, se.outstanding.Load()
+		s.Window = bytes + se.encoded.Load()
+	}
+	return s
+}
+
+// Run publishes until ctx ends or Drain is called, then takes in nothing more, waits
+// for what is on its way (at most Options.DrainTimeout), acknowledges it and returns nil, or
+// ErrDrain if the time was over. Failures it retries for ever. It returns a *StopError when it cannot go on;
+// then the subscription is disconnected and keeps its cursor.
+//
+// The sink is not closed. The subscription must be connected before.
+func (b *Bridge) Run(ctx context.Context) error {
+	if b.ran.Swap(true) {
+		return errors.New("bridge: Run called twice")
+	}
+	defer close(b.ended)
+	soft, cancelSoft := context.WithCancel(ctx)
+	defer cancelSoft()
+	// hard outlives ctx for the time of draining.
+	hard, cancelHard := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelHard()
+	defer context.AfterFunc(b.cut, cancelHard)()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { // the timer of draining
+		select {
+		case <-soft.Done():
+		case <-b.drain:
+			cancelSoft()
+		case <-hard.Done():
+			return
+		}
+		b.enter(Draining)
+		t := time.NewTimer(b.o.DrainTimeout)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancelHard()
+		case <-hard.Done():
+		}
+	})
+	err := b.run(soft, hard)
+	if final := b.final(err); final != nil {
+		err = final
+		b.o.Logger.Error("the sink's subscription has stopped", "error", err)
+		// Nobody else on the destination should wait for a subscription that does not go on.
+		if derr := b.o.Client.Disconnect(hard); derr != nil {
+			b.o.Logger.Warn("the stopped subscription could not be disconnected", "error", derr)
+		}
+	}
+	cancelHard()
+	wg.Wait()
+	b.mu.Lock()
+	b.state, b.result = Stopped, err
+	b.err = err
+	b.mu.Unlock()
+	return err
+}
+
+// Drain tells Run to stop as the end of its ctx does, and waits for it. When ctx
+// ends first it cuts the waiting for confirmations short.
+func (b *Bridge) Drain(ctx context.Context) error {
+	b.drainOnce.Do(func() { close(b.drain) })
+	if !b.ran.Load() {
+		return nil
+	}
+	select {
+	case <-b.ended:
+	case <-ctx.Done():
+		b.cutNow()
+		<-b.ended
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.result
+}
+
+// enter changes the state, unless that would hide that the bridge is stopping.
+func (b *Bridge) enter(s RunState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state < Draining || s > b.state {
+		b.state = s
+	}
+}
+
+// unhealthy shows err in Status until healthy is called.
+func (b *Bridge) unhealthy(err error) {
+	b.mu.Lock()
+	b.err = err
+	b.mu.Unlock()
+}
+
+func (b *Bridge) healthy() {
+	b.mu.Lock()
+	was := b.err
+	b.err = nil
+	if b.state == Retrying {
+		b.state = Running
+	}
+	b.mu.Unlock()
+	if was != nil {
+		b.o.Logger.Info("the sink goes on")
+	}
+}
+
+// feed notes whether the server gives events.
+func (b *Bridge) feed(err error) {
+	b.mu.Lock()
+	b.feedErr = err
+	b.mu.Unlock()
+}
+
+// run holds sessions until one ends on purpose.
+func (b *Bridge) run(soft, hard context.Context) error {
+	b.enter(Running)
+	var pause backoff
+	for loaded := false; ; {
+		var err error
+		if !loaded {
+			err = b.load(soft)
+			loaded = err == nil
+		}
+		if err == nil {
+			before := b.stats.acks.Load()
+			if err = b.hold(soft, hard); err == nil {
+				return nil
+			}
+			if b.stats.acks.Load() > before {
+				pause.n = 0
+			}
+			b.stats.failures.Add(1)
+		}
+		if final := b.final(err); final != nil {
+			return final
+		}
+		if hard.Err() != nil {
+			return ErrDrain
+		}
+		var re *repartitionError
+		if errors.As(err, &re) {
+			if err = b.repartition(soft, re); err == nil {
+				continue
+			}
+		}
+		b.unhealthy(err)
+		if soft.Err() != nil {
+			if !loaded {
+				return nil // nothing was on its way
+			}
+			return fmt.Errorf("%w (%w)", ErrDrain, err)
+		}
+		b.enter(Retrying)
+		d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
+		b.o.Logger.Warn("publishing failed; it is repeated from the last acknowledgement", "error", err, "pause", d)
+		if !sleep(soft, d) {
+			return nil // nothing is on its way
+		}
+	}
+}
+
+// load reads the state from the cursor, and begins a new epoch if the options changed.
+func (b *Bridge) load(ctx context.Context) error {
+	if err := b.o.Client.Rollback(ctx); err != nil {
+		return fmt.Errorf("rollback: %w", err)
+	}
+	cursor, err := b.o.Client.Cursor(ctx)
+	if err != nil {
+		return fmt.Errorf("read the cursor: %w", err)
+	}
+	st, err := ParseState(cursor.State)
+	if err != nil {
+		return &StopError{Err: err, Remedy: "run the version that wrote it, or set the cursor anew (binlogmq cursor set), which begins a new epoch"}
+	}
+	switch {
+	case st == nil:
+		st = &State{Version: stateVersion, Epoch: 1, Fingerprint: b.fingerprint}
+		err = b.adopt(ctx, st)
+	case st.Fingerprint != b.fingerprint:
+		was := st.Epoch
+		st.next(b.fingerprint)
+		clear(st.Partitions) // of the topics of other routes, perhaps; those in use are learned again
+		b.stats.epochs.Add(1)
+		b.o.Logger.Warn("the sink's configuration changed: a new epoch begins; what was sent after the cursor is sent again under new numbers",
+			"old_epoch", was, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
+		err = b.adopt(ctx, st)
+	default:
+		b.mu.Lock()
+		b.saved, b.written = *st.clone(), b.version
+		b.mu.Unlock()
+	}
+	if err != nil {
+		return err
+	}
+	b.stats.acked.Store(cursor.Last())
+	return nil
+}
+
+// stateSaver is a Client that can save the subscriber's state alone.
+type stateSaver interface {
+	// SaveState saves the state with the cursor as it is; it is durable when SaveState returns.
+	SaveState(ctx context.Context, state []byte) error
+}
+
+// adopt makes st the state from which numbers are taken. I5: it is saved before the first
+// of its numbers is used, so that no other start can give them to other messages.
+func (b *Bridge) adopt(ctx context.Context, st *State) error {
+	st = st.clone()
+	saved := false
+	if c, ok := b.o.Client.(stateSaver); ok {
+		text, err := st.Encode()
+		if err != nil {
+			return err
+		}
+		if err := c.SaveState(ctx, text); err != nil {
+			return fmt.Errorf("save epoch %d: %w", st.Epoch, err)
+		}
+		saved = true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.saved = *st
+	b.version++
+	if saved {
+		b.written = b.version
+	}
+	return nil
+}
+
+// repartition begins a new epoch because a topic's number of partitions changed.
+func (b *Bridge) repartition(ctx context.Context, re *repartitionError) error {
+	b.mu.Lock()
+	st := b.saved.clone()
+	b.mu.Unlock()
+	was := st.Epoch
+	st.next(b.fingerprint)
+	st.Partitions[re.topic] = re.now
+	if err := b.adopt(ctx, st); err != nil {
+		return err
+	}
+	b.stats.epochs.Add(1)
+	b.o.Logger.Warn("a topic's number of partitions changed: a new epoch begins; what was sent after the cursor is sent again under new numbers, and rows of a key may lie in two partitions",
+		"topic", re.topic, "old_partitions", re.was, "partitions", re.now, "old_epoch", was, "epoch", st.Epoch, "offset", st.Offset)
+	return nil
+}
+
+// pin notes a topic's number of partitions in the state.
+func (b *Bridge) pin(topic string, n int32) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was, ok := b.saved.Partitions[topic]
+	if ok && was != n {
+		return &repartitionError{topic, was, n}
+	}
+	if !ok {
+		b.saved.Partitions[topic] = n
+		b.version++
+	}
+	return nil
+}
+
+// stateBytes returns the state to save with the next acknowledgement, and its
+// version; nil when the cursor has it.
+func (b *Bridge) stateBytes() ([]byte, int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written == b.version {
+		return nil, b.version, nil
+	}
+	text, err := b.saved.Encode()
+	return text, b.version, err
+}
+
+// acked notes that the server took an acknowledgement with a version of the state.
+func (b *Bridge) acked(ordinal, version int64) {
+	b.stats.acks.Add(1)
+	if ordinal > 0 {
+		b.stats.acked.Store(ordinal)
+	}
+	b.mu.Lock()
+	b.written = max(b.written, version)
+	red := b.err != nil
+	b.mu.Unlock()
+	if red {
+		b.healthy()
+	}
+}
+
+// hold runs one session and mends what it leaves: afterwards nothing is on its
+// way and the server hands out again what is not acknowledged.
+func (b *Bridge) hold(soft, hard context.Context) error {
+	s := newSession(b)
+	b.mu.Lock()
+	b.session = s
+	b.mu.Unlock()
+	err := s.run(soft, hard)
+	if err == nil {
+		return nil
+	}
+	if b.settles(err) {
+		// Everything before the point that we cannot pass may still be confirmed. The session is intact.
+		d, cancel := context.WithTimeout(hard, b.o.DrainTimeout)
+		ferr := b.o.Sink.Flush(d)
+		cancel()
+		if ferr != nil {
+			b.o.Logger.Warn("not everything before the stop is confirmed", "error", ferr)
+		}
+	}
+	if rerr := b.reset(s, hard); rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	return err
+}
+
+// settles reports whether err leaves the sink's session intact.
+func (b *Bridge) settles(err error) bool {
+	var re *repartitionError
+	return b.final(err) != nil || errors.As(err, &re)
+}
+
+// reset ends the sink's session and rolls the server back to the ack pointer,
+// trying for as long as hard allows.
+func (b *Bridge) reset(s *session, hard context.Context) error {
+	var pause backoff
+	for step := 0; step < 3; {
+		var err error
+		switch step {
+		case 0:
+			err = b.o.Sink.Reset(hard)
+		case 1:
+			// No completion of the old session follows a Reset; what it told before is counted.
+			if err = s.settled(hard); err == nil {
+				err = s.acknowledge(hard)
+			}
+			if err != nil && hard.Err() == nil {
+				b.o.Logger.Warn("confirmed batches could not be acknowledged; they are sent again", "error", err)
+				err = nil
+			}
+		case 2:
+			err = b.o.Client.Rollback(hard)
+		}
+		switch {
+		case err == nil:
+			step++
+			continue
+		case hard.Err() != nil || b.final(err) != nil:
+			return err
+		}
+		b.unhealthy(err)
+		b.enter(Retrying)
+		d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
+		b.o.Logger.Warn("the session could not be reset; trying again", "error", err, "pause", d)
+		if !sleep(hard, d) {
+			return hard.Err()
+		}
+	}
+	return nil
+}
+
+// backoff doubles pauses with jitter. Jitter decides when something is sent, never what (I5).
+type backoff struct{ n int }
+
+func (p *backoff) next(low, high time.Duration) time.Duration {
+	d := high
+	if p.n < 32 && low<<p.n > 0 && low<<p.n < high {
+		d = low << p.n
+	}
+	p.n++
+	return d/2 + rand.N(d/2+1)
+}
+
+// sleep waits; false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

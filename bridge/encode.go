@@ -1,0 +1,533 @@
+package bridge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// slab is what is published at once: messages with one buffer behind their keys, values
+// and header values. It owns its messages, and is used again when all of them are done, not before.
+type slab struct {
+	msgs []sink.Message
+	hdrs []sink.Header
+	buf  []byte
+	rows int64
+	size int64 // bytes of memory, as the window counts them
+
+	chunk  *chunk
+	left   atomic.Int64 // messages not done
+	failed atomic.Bool
+}
+
+// Slabs are kept in two sizes, so that a single row does not hold the memory of a thousand.
+var (
+	smallSlabs = sync.Pool{New: func() any { return new(slab) }}
+	largeSlabs = sync.Pool{New: func() any { return new(slab) }}
+)
+
+const (
+	smallRaw  = 2 << 10  // chunks up to this size get a small slab
+	smallSlab = 32 << 10 // memory of a small slab at most
+)
+
+// memory is what the slab occupies.
+func (s *slab) memory() int64 {
+	return int64(cap(s.buf)) + int64(cap(s.msgs))*int64(unsafe.Sizeof(sink.Message{})) + int64(cap(s.hdrs))*int64(unsafe.Sizeof(sink.Header{}))
+}
+
+// MessageDone takes the fate of one message. It neither blocks nor calls the sink.
+func (s *slab) MessageDone(m *sink.Message, err error) {
+	if err != nil {
+		s.failed.Store(true)
+		s.chunk.session.messageFailed(m, err)
+	}
+	s.drop(1)
+}
+
+// drop takes n messages off: done, or never accepted by the sink.
+func (s *slab) drop(n int64) {
+	switch left := s.left.Add(-n); {
+	case left == 0:
+		s.chunk.slabDone(s)
+	case left < 0:
+		bug(fmt.Errorf("%w: more messages done than the slab has", errLedger))
+	}
+}
+
+func (s *slab) recycle() {
+	clear(s.msgs)
+	clear(s.hdrs)
+	s.msgs, s.hdrs, s.buf = s.msgs[:0], s.hdrs[:0], s.buf[:0]
+	s.chunk, s.rows, s.size = nil, 0, 0
+	s.failed.Store(false)
+	switch m := s.memory(); {
+	case m <= smallSlab:
+		smallSlabs.Put(s)
+	case m <= 8*slabBytes: // one huge row must not be kept for ever
+		largeSlabs.Put(s)
+	}
+}
+
+// part is one event of a chunk.
+type part struct {
+	e *event.Event
+	p *plan // nil for DDL
+}
+
+// chunk is one task of encoding: some events of one batch, in order. An event
+// is never cut, but what it yields is handed over slab by slab.
+type chunk struct {
+	session *session
+	ticket  int64 // of its batch in the ledger
+	parts   []part
+	raw     int64
+	err     error // why encoding ended; set before the nil in out
+
+	claimed atomic.Bool  // somebody encodes it
+	out     chan *slab   // what a worker has encoded; nil = end. A chunk without out only carries err
+	left    atomic.Int64 // slabs not done, plus one until the last is published
+	failed  atomic.Bool
+}
+
+// claim reports whether the caller is the one to encode c.
+func (c *chunk) claim() bool { return !c.claimed.Swap(true) }
+
+// slabDone: all messages of s are done.
+func (c *chunk) slabDone(s *slab) {
+	se, size := c.session, s.size
+	if s.failed.Load() {
+		c.failed.Store(true)
+	} else {
+		var bytes int64
+		for i := range s.msgs {
+			bytes += int64(s.msgs[i].Size())
+		}
+		se.b.stats.messages.Add(int64(len(s.msgs)))
+		se.b.stats.bytes.Add(bytes)
+	}
+	s.recycle()
+	se.encoded.Add(-size)
+	c.drop() // before outstanding: who sees 0 there finds the ledger up to date
+	if se.outstanding.Add(-1) == 0 {
+		signal(se.idle)
+	}
+	signal(se.room)
+}
+
+// drop lets go of one slab, or of the publisher's hold.
+func (c *chunk) drop() {
+	switch left := c.left.Add(-1); {
+	case left == 0:
+		se, ticket, ok := c.session, c.ticket, !c.failed.Load()
+		clear(c.parts)
+		c.parts, c.err = c.parts[:0], nil
+		c.failed.Store(false)
+		se.chunks.Put(c)
+		se.chunkDone(ticket, ok)
+	case left < 0:
+		bug(fmt.Errorf("%w: more slabs done than the chunk has", errLedger))
+	}
+}
+
+// bug reports what cannot happen. Tests make it panic.
+var bug = func(err error) { bugs.Add(1) }
+
+// bugs counts what cannot happen, for Status.
+var bugs atomic.Int64
+
+// errAborted ends encoding when the session is over.
+var errAborted = errors.New("bridge: session over")
+
+// encoder turns chunks into slabs. One goroutine uses it. It reads no clock and keeps
+// nothing from one chunk to the next that could show in a message (I5).
+type encoder struct {
+	b       *Bridge
+	session *session
+	sc      event.Scanner
+
+	s     *slab
+	yield func(*slab) bool // takes a full slab, whatever it returns; false = stop
+	raw   int64            // size of the chunk
+
+	old, new event.Row     // halves of a split update
+	merged   []event.Value // after image completed from the before image
+
+	// Texts that several messages of one slab share.
+	txn    *event.Txn
+	gtid   []byte
+	commit []byte
+	at     *event.Event
+	pos    []byte
+	seq    []byte
+	row    []byte
+}
+
+// encode writes all messages of c and gives them to yield, slab by slab.
+func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
+	x.yield, x.raw = yield, c.raw
+	x.fresh()
+	defer func() {
+		if x.s != nil {
+			x.s.recycle()
+			x.s = nil
+		}
+		x.yield = nil
+	}()
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.e.Kind == event.DDL {
+			if err := x.ddl(p.e); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := x.rows(p.e, p.p); err != nil {
+			return err
+		}
+	}
+	if len(x.s.msgs) == 0 {
+		return nil
+	}
+	return x.flush(false)
+}
+
+// fresh takes a new slab.
+func (x *encoder) fresh() {
+	if x.raw <= smallRaw {
+		x.s = smallSlabs.Get().(*slab)
+	} else {
+		x.s = largeSlabs.Get().(*slab)
+	}
+	x.txn, x.at = nil, nil
+}
+
+// flush hands the slab over.
+func (x *encoder) flush(more bool) error {
+	s := x.s
+	x.s = nil
+	s.size = s.memory()
+	x.session.encoded.Add(s.size) // I9: what is encoded counts as well
+	if !x.yield(s) {
+		return errAborted
+	}
+	if more {
+		x.fresh()
+	}
+	return nil
+}
+
+func (x *encoder) rows(e *event.Event, p *plan) error {
+	x.sc.Reset(e)
+	for x.sc.Next() {
+		// Only between row changes: the messages of one change stay together.
+		if len(x.s.buf) >= slabBytes || len(x.s.msgs) >= slabMessages {
+			if err := x.flush(true); err != nil {
+				return err
+			}
+		}
+		if err := x.change(x.sc.Row(), p); err != nil {
+			return err
+		}
+		x.s.rows++
+	}
+	if err := x.sc.Err(); err != nil {
+		return stopAt(e, err, "the row image cannot be read with the table's definition; report it with the binlog event")
+	}
+	return nil
+}
+
+// change writes the messages of one row change.
+func (x *encoder) change(r *event.Row, p *plan) error {
+	x.seq, x.row = nil, nil
+	if r.Op != event.Update || len(p.key) == 0 {
+		return x.messages(r, p, 0)
+	}
+	after, changed, err := x.image(r, p)
+	if err != nil {
+		return err
+	}
+	if !changed || x.b.o.KeyChange == UpdateKeyChange {
+		if len(after) == 0 {
+			return x.messages(r, p, 0)
+		}
+		// The key is taken from the completed image, the value from the row as it is.
+		x.new = *r
+		x.new.After = after
+		key, err := x.key(&x.new, p)
+		if err != nil {
+			return err
+		}
+		return x.message(r, p, key, 0)
+	}
+	// Columns with other bytes may still make the same key.
+	x.old = event.Row{Event: r.Event, Table: r.Table, Op: event.Delete, Before: r.Before, Ordinal: r.Ordinal, Index: r.Index}
+	x.new = event.Row{Event: r.Event, Table: r.Table, Op: event.Insert, After: r.After, Ordinal: r.Ordinal, Index: r.Index, Last: r.Last}
+	if len(after) > 0 {
+		x.new.After = after
+	}
+	start := len(x.s.buf)
+	oldKey, err := x.key(&x.old, p)
+	if err != nil {
+		return err
+	}
+	newKey, err := x.key(&x.new, p)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(oldKey, newKey) {
+		x.s.buf = append(x.s.buf[:start], newKey...)
+		return x.message(r, p, x.s.buf[start:len(x.s.buf):len(x.s.buf)], 0)
+	}
+	if r.Event.Partial {
+		return stopAt(r.Event, errors.New("the update changes the message key, and the log holds a part of a JSON document only"),
+			`SET PERSIST binlog_row_value_options = '' on the source, or set key_change: update for this sink`)
+	}
+	for i := range x.new.After {
+		if x.new.After[i].IsAbsent() {
+			return stopAt(r.Event, fmt.Errorf("the update changes the message key, and the log does not hold column %q", r.Table.Columns[i].Name),
+				"SET PERSIST binlog_row_image = FULL on the source, or set key_change: update for this sink")
+		}
+	}
+	// I4: the old key's last message and the new key's first, in this order.
+	if err := x.message(&x.old, p, oldKey, 0); err != nil {
+		return err
+	}
+	sub := uint16(1)
+	if x.b.o.Tombstones {
+		x.tombstone(&x.old, p, oldKey, sub)
+		sub++
+	}
+	return x.message(&x.new, p, newKey, sub)
+}
+
+// image says whether an update changes key columns. Where the after image lacks one of them, as row images that are not
+// FULL do for unchanged columns, it returns the after image completed from the before image.
+func (x *encoder) image(r *event.Row, p *plan) (after []event.Value, changed bool, err error) {
+	partial := false
+	for _, i := range p.key {
+		if r.After[i].IsAbsent() {
+			partial = true
+			continue
+		}
+		if r.Before[i].IsAbsent() {
+			return nil, false, stopAt(r.Event, fmt.Errorf("the log does not hold key column %q as it was before the update", r.Table.Columns[i].Name),
+				"SET PERSIST binlog_row_image = FULL on the source, or use key: primary_key for this table")
+		}
+		changed = changed || !r.After[i].Equal(r.Before[i])
+	}
+	if !partial && !changed {
+		return nil, false, nil
+	}
+	x.merged = x.merged[:0]
+	for i := range r.After {
+		v := r.After[i]
+		if v.IsAbsent() {
+			v = r.Before[i]
+			partial = true
+		}
+		x.merged = append(x.merged, v)
+	}
+	if !partial {
+		return nil, changed, nil
+	}
+	return x.merged, changed, nil
+}
+
+// messages writes the message of a row change that needs no split, and its tombstone.
+func (x *encoder) messages(r *event.Row, p *plan, sub uint16) error {
+	key, err := x.key(r, p)
+	if err != nil {
+		return err
+	}
+	if err := x.message(r, p, key, sub); err != nil {
+		return err
+	}
+	if x.b.o.Tombstones && r.Op == event.Delete && len(p.key) > 0 {
+		x.tombstone(r, p, key, sub+1)
+	}
+	return nil
+}
+
+// key writes the message key of a row; nil: it has none.
+func (x *encoder) key(r *event.Row, p *plan) ([]byte, error) {
+	switch p.rule {
+	case TableKey:
+		return p.name, nil
+	case NoKey:
+		return nil, nil
+	}
+	start := len(x.s.buf)
+	buf, err := x.b.o.Codec.AppendKey(x.s.buf, r, p.key)
+	if err != nil {
+		return nil, stopAt(r.Event, fmt.Errorf("message key: %w", err), "see the error; key columns need binlog_row_image = FULL unless they are the primary key's")
+	}
+	x.s.buf = buf
+	if len(buf) == start {
+		return nil, nil
+	}
+	return buf[start:len(buf):len(buf)], nil
+}
+
+// message writes one message of a row.
+func (x *encoder) message(r *event.Row, p *plan, key []byte, sub uint16) error {
+	start := len(x.s.buf)
+	buf, err := x.b.o.Codec.AppendRow(x.s.buf, r)
+	if err != nil {
+		return stopAt(r.Event, fmt.Errorf("message value: %w", err), "see the error; choose another codec or exclude the table from the sink")
+	}
+	x.s.buf = buf
+	x.add(r, p, key, buf[start:len(buf):len(buf)], sub)
+	return nil
+}
+
+func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16) {
+	x.add(r, p, key, nil, sub)
+}
+
+func (x *encoder) add(r *event.Row, p *plan, key, value []byte, sub uint16) {
+	part := p.home
+	if len(p.key) > 0 {
+		// I4, I5: the key's bytes and the pinned count alone decide, as ordinary producers would.
+		part = partition(key, p.partitions)
+	}
+	seq := r.Ordinal + x.session.offset
+	var op []byte
+	switch r.Op {
+	case event.Insert:
+		op = opInsert
+	case event.Update:
+		op = opUpdate
+	default:
+		op = opDelete
+	}
+	headers := x.headers(r.Event, p, op, seq, r.Index, sub)
+	s := x.s
+	s.msgs = append(s.msgs, sink.Message{
+		Topic: p.topic, Partition: part, SubIndex: sub, Sequence: seq, Time: r.Event.Txn.Time / 1000,
+		Key: key, Value: value, Headers: headers, Owner: s,
+	})
+}
+
+func (x *encoder) ddl(e *event.Event) error {
+	x.seq, x.row = nil, nil
+	start := len(x.s.buf)
+	buf, err := x.b.o.Codec.AppendDDL(x.s.buf, e)
+	if err != nil {
+		return stopAt(e, fmt.Errorf("message value of a DDL statement: %w", err), "see the error; choose another codec or remove ddl_topic")
+	}
+	x.s.buf = buf
+	seq := e.Ordinal + x.session.offset
+	headers := x.headers(e, nil, opDDL, seq, 0, 0)
+	part := int32(0)
+	if x.b.ddlPartitions.Load() <= 0 {
+		part = -1
+	}
+	s := x.s
+	s.msgs = append(s.msgs, sink.Message{
+		Topic: x.b.c.ddlTopic, Partition: part, Sequence: seq, Time: e.Txn.Time / 1000,
+		Value: buf[start:len(buf):len(buf)], Headers: headers, Owner: s,
+	})
+	return nil
+}
+
+var (
+	opInsert = []byte("insert")
+	opUpdate = []byte("update")
+	opDelete = []byte("delete")
+	opDDL    = []byte("ddl")
+)
+
+// headers writes the headers of one message. p is nil for DDL.
+func (x *encoder) headers(e *event.Event, p *plan, op []byte, seq, row int64, sub uint16) []sink.Header {
+	s := x.s
+	start := len(s.hdrs)
+	for _, h := range x.b.c.headers {
+		var v []byte
+		switch h {
+		case headerSeq:
+			if x.seq == nil {
+				x.seq = x.number(seq)
+			}
+			v = x.seq
+			if sub > 0 {
+				s.hdrs = append(s.hdrs, sink.Header{Name: headerNames[h], Value: v})
+				s.hdrs = append(s.hdrs, sink.Header{Name: subHeader, Value: x.number(int64(sub))})
+				continue
+			}
+		case headerGTID:
+			x.transaction(e.Txn)
+			if v = x.gtid; len(v) == 0 {
+				continue
+			}
+		case headerRow:
+			if p == nil {
+				continue
+			}
+			if x.row == nil {
+				x.row = x.number(row)
+			}
+			v = x.row
+		case headerDestination:
+			v = x.b.destination
+		case headerSchema:
+			if p == nil {
+				v = []byte(e.Schema)
+			} else {
+				v = p.schema
+			}
+		case headerTable:
+			if p == nil {
+				continue
+			}
+			v = p.tableName
+		case headerOp:
+			v = op
+		case headerPosition:
+			if x.at != e {
+				x.at = e
+				i := len(s.buf)
+				s.buf = append(append(s.buf, e.File...), ':')
+				s.buf = strconv.AppendUint(s.buf, e.Start, 10)
+				x.pos = s.buf[i:len(s.buf):len(s.buf)]
+			}
+			v = x.pos
+		case headerCommitTime:
+			x.transaction(e.Txn)
+			v = x.commit
+		case headerEpoch:
+			v = x.session.epoch
+		}
+		s.hdrs = append(s.hdrs, sink.Header{Name: headerNames[h], Value: v})
+	}
+	return s.hdrs[start:len(s.hdrs):len(s.hdrs)]
+}
+
+// number writes n as decimal text.
+func (x *encoder) number(n int64) []byte {
+	i := len(x.s.buf)
+	x.s.buf = strconv.AppendInt(x.s.buf, n, 10)
+	return x.s.buf[i:len(x.s.buf):len(x.s.buf)]
+}
+
+// transaction writes what all messages of a transaction share, once a slab.
+func (x *encoder) transaction(t *event.Txn) {
+	if x.txn == t {
+		return
+	}
+	x.txn = t
+	s := x.s
+	i := len(s.buf)
+	s.buf = t.GTID.Append(s.buf)
+	x.gtid = s.buf[i:len(s.buf):len(s.buf)]
+	if x.b.c.commitTime {
+		x.commit = x.number(t.Time)
+	}
+}

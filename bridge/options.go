@@ -1,0 +1,286 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
+	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// Client is what the bridge needs of the embedded server: the calls of one
+// subscription. *server.Client is one. The bridge calls it from several goroutines.
+type Client interface {
+	// GetWithoutAck hands out the next batch; with server.WaitAny it blocks until there is an event.
+	GetWithoutAck(ctx context.Context, size server.Size, wait server.Wait) (*server.Batch, error)
+	// Ack acknowledges the oldest batch that is handed out and saves state with the cursor; nil leaves the state as it is.
+	Ack(ctx context.Context, batchID int64, state []byte) error
+	// Rollback makes everything since the last Ack be handed out again.
+	Rollback(ctx context.Context) error
+	// Cursor returns what is acknowledged.
+	Cursor(ctx context.Context) (event.Cursor, error)
+	// Disconnect lets go of the subscription, so that nobody waits for it; its cursor stays.
+	Disconnect(ctx context.Context) error
+}
+
+// Key chooses the message key.
+type Key uint8
+
+// The choices. Rows without key go to the partition of their table (I5).
+const (
+	PrimaryKey Key = iota // the table's primary key, in the codec's form
+	TableKey              // "schema.table": all rows of a table in one partition
+	NoKey                 // messages have no key; partitioned by table
+)
+
+var keyNames = []string{"primary_key", "table", "none"}
+
+// String returns the choice as it is written in a configuration.
+func (k Key) String() string { return name(keyNames, int(k)) }
+
+// ParseKey is the inverse of String; "" is PrimaryKey.
+func ParseKey(s string) (Key, error) {
+	i, err := parseName("key", keyNames, s)
+	return Key(i), err
+}
+
+// KeyColumns names the key columns of some tables, in key order.
+type KeyColumns struct {
+	Tables  []string // patterns as tablefilter takes them
+	Columns []string
+}
+
+// KeyChange says what becomes of an update that changes its message's key.
+type KeyChange uint8
+
+// The choices.
+const (
+	SplitKeyChange  KeyChange = iota // delete with the old key, then insert with the new one
+	UpdateKeyChange                  // one update, with the new key
+)
+
+var keyChangeNames = []string{"split", "update"}
+
+// String returns the choice as it is written in a configuration.
+func (k KeyChange) String() string { return name(keyChangeNames, int(k)) }
+
+// ParseKeyChange is the inverse of String; "" is SplitKeyChange.
+func ParseKeyChange(s string) (KeyChange, error) {
+	i, err := parseName("key_change", keyChangeNames, s)
+	return KeyChange(i), err
+}
+
+func name(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
+}
+
+func parseName(what string, names []string, s string) (int, error) {
+	if s == "" {
+		return 0, nil
+	}
+	for i, n := range names {
+		if n == s {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%s: unknown value %q, known are %s", what, s, strings.Join(names, ", "))
+}
+
+// DefaultHeaders are the headers of a message unless others are chosen.
+var DefaultHeaders = []string{"seq", "gtid", "row"}
+
+// Options say what a [Bridge] does. Destination, Sink name, Client, Sink, Codec and Topic are required.
+type Options struct {
+	Destination string
+	Name        string // the sink's name, for errors and logs
+	Client      Client
+	Sink        sink.Sink
+	Codec       codec.Codec
+
+	// What follows decides which messages a row yields and where they go. All of it is part of the fingerprint.
+	CodecID    string       // the codec's name and options
+	Tables     []string     // what the destination captures
+	Filter     string       // the subscription's own filter
+	Topic      string       // template with {destination}, {schema}, {table}
+	DDLTopic   string       // template with {destination}: DDL statements go there, all to partition 0; "" = nowhere
+	Key        Key          //
+	KeyColumns []KeyColumns // exceptions to Key; the first entry that matches a table decides
+	KeyChange  KeyChange    //
+	Tombstones bool         // a delete with a key is followed by a message with that key and no value, for compacted topics
+
+	Names Names // what the broker allows as a topic's name
+
+	// Headers names what travels with a message; nil means DefaultHeaders, empty none. Values are text, numbers
+	// decimal: seq (with "sub" beside it on the second and later messages of one change), gtid (absent when the
+	// server has none), row (index in the transaction; not on DDL), destination, schema, table (not on DDL), op
+	// (insert, update, delete, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
+	Headers []string
+
+	Workers       int           // goroutines that encode beside the one that publishes; 0 = cores-1, at most 3; negative = none
+	WindowBytes   int64         // bound on events and encoded messages on their way; 0 = 32 MiB. One batch may pass it
+	WindowBatches int           // bound on batches not acknowledged; 0 = 256
+	BatchEvents   int           // most events of a batch; 0 = 8192
+	BatchBytes    int64         // most bytes of a batch; 0 = 1 MiB, at most a quarter of WindowBytes
+	DrainTimeout  time.Duration // how long Run waits for confirmations when it is told to stop; 0 = 10 s
+	BackoffMin    time.Duration // first pause after a failure; 0 = 100 ms
+	BackoffMax    time.Duration // longest pause; 0 = 30 s
+	Logger        *slog.Logger  // nil = slog.Default
+}
+
+// chunkBytes is how much raw data one encoding task takes. Big enough that
+// handing it on costs nothing, small enough that two cores share a batch.
+const chunkBytes = 64 << 10
+
+// slabBytes is how much encoded data is published at once.
+const slabBytes = 256 << 10
+
+// slabMessages bounds the messages published at once.
+const slabMessages = 4096
+
+// complete fills in defaults and compiles; it reports every fault at once.
+func (o *Options) complete() (*compiled, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if o.Destination == "" {
+		fault("no destination")
+	}
+	if o.Name == "" {
+		fault("the sink has no name")
+	}
+	if o.Client == nil || o.Sink == nil || o.Codec == nil {
+		fault("client, sink and codec are required")
+	}
+	if o.Workers == 0 {
+		o.Workers = min(runtime.GOMAXPROCS(0)-1, 3)
+	}
+	o.Workers = max(o.Workers, 0)
+	defaults(&o.WindowBytes, 32<<20)
+	defaults(&o.WindowBatches, 256)
+	defaults(&o.BatchEvents, 8192)
+	defaults(&o.BatchBytes, 1<<20)
+	o.BatchBytes = max(1, min(o.BatchBytes, o.WindowBytes/4))
+	defaults(&o.DrainTimeout, 10*time.Second)
+	defaults(&o.BackoffMin, 100*time.Millisecond)
+	defaults(&o.BackoffMax, 30*time.Second)
+	o.BackoffMax = max(o.BackoffMax, o.BackoffMin)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.Logger = o.Logger.With("destination", o.Destination, "sink", o.Name)
+
+	c := new(compiled)
+	var err error
+	if c.topics, err = newRouter(o.Topic, o.Destination, o.Names, "destination", "schema", "table"); err != nil {
+		fault("topic: %w", err)
+	}
+	if o.DDLTopic != "" {
+		r, err := newRouter(o.DDLTopic, o.Destination, o.Names, "destination")
+		if err != nil {
+			fault("ddl_topic: %w", err)
+		} else {
+			c.ddlTopic, _ = r.topic("", "")
+		}
+	}
+	if o.Key > NoKey {
+		fault("key: unknown choice %d", o.Key)
+	}
+	if o.KeyChange > UpdateKeyChange {
+		fault("key_change: unknown choice %d", o.KeyChange)
+	}
+	for i, k := range o.KeyColumns {
+		f, err := tablefilter.New(k.Tables)
+		switch {
+		case err != nil:
+			fault("key columns %d: %w", i, err)
+		case len(k.Tables) == 0 || len(k.Columns) == 0:
+			fault("key columns %d: tables and columns are required", i)
+		}
+		c.keys = append(c.keys, keyRule{f, k.Columns})
+	}
+	names := o.Headers
+	if names == nil {
+		names = DefaultHeaders
+	}
+	if c.headers, err = parseHeaders(names); err != nil {
+		faults = append(faults, err)
+	}
+	c.commitTime = slices.Contains(c.headers, headerCommitTime)
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("bridge: %w", errors.Join(faults...))
+	}
+	return c, nil
+}
+
+func defaults[T int | int64 | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// compiled is what Options come to.
+type compiled struct {
+	topics   *router
+	ddlTopic string
+	keys     []keyRule
+	headers  []header
+
+	commitTime bool // one of headers is headerCommitTime
+}
+
+type keyRule struct {
+	filter  *tablefilter.Filter
+	columns []string
+}
+
+// header is one of the headers that may travel with a message.
+type header uint8
+
+const (
+	headerSeq header = iota
+	headerGTID
+	headerRow
+	headerDestination
+	headerSchema
+	headerTable
+	headerOp
+	headerPosition
+	headerCommitTime
+	headerEpoch
+)
+
+var headerNames = []string{"seq", "gtid", "row", "destination", "schema", "table", "op", "position", "commit_time", "epoch"}
+
+// subHeader stands beside seq on the second and later messages of one change.
+const subHeader = "sub"
+
+func parseHeaders(names []string) ([]header, error) {
+	var hs []header
+	seen := map[string]bool{}
+	for _, n := range names {
+		if n == "" {
+			return nil, errors.New("headers: empty name")
+		}
+		i, err := parseName("headers", headerNames, n)
+		if err != nil {
+			return nil, err
+		}
+		if seen[n] {
+			return nil, fmt.Errorf("headers: %q is named twice", n)
+		}
+		seen[n] = true
+		hs = append(hs, header(i))
+	}
+	return hs, nil
+}

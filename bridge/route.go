@@ -1,0 +1,180 @@
+package bridge
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Names says which characters a broker allows in a topic's name.
+type Names uint8
+
+// The rules for topic names.
+const (
+	AnyNames    Names = iota // no rule: any non-empty name
+	KafkaNames               // 1 to 249 of A-Z a-z 0-9 . _ -, neither "." nor ".."
+	PulsarNames              // [persistent://tenant/namespace/]topic; no character that breaks a URL
+)
+
+// check returns an error that says what is wrong with a topic's name.
+func (n Names) check(topic string) error {
+	switch n {
+	case KafkaNames:
+		return checkKafka(topic)
+	case PulsarNames:
+		return checkPulsar(topic)
+	default:
+		if topic == "" {
+			return fmt.Errorf("the topic name is empty")
+		}
+	}
+	return nil
+}
+
+// checkKafka follows org.apache.kafka.common.internals.Topic.
+func checkKafka(topic string) error {
+	if topic == "" || topic == "." || topic == ".." {
+		return fmt.Errorf("Kafka takes no topic named %q", topic)
+	}
+	if len(topic) > 249 {
+		return fmt.Errorf("topic name %q has %d characters, Kafka takes 249", topic, len(topic))
+	}
+	for _, c := range []byte(topic) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return fmt.Errorf("topic name %q contains %q, Kafka takes A-Z a-z 0-9 . _ - only", topic, c)
+		}
+	}
+	return nil
+}
+
+// checkPulsar follows org.apache.pulsar.common.naming: tenant and namespace
+// are of [-=:.\w]; the local name is free but travels in URLs, and its suffix
+// "-partition-N" names a partition.
+func checkPulsar(topic string) error {
+	rest, local := topic, topic
+	if i := strings.Index(rest, "://"); i >= 0 {
+		if d := rest[:i]; d != "persistent" {
+			return fmt.Errorf("topic name %q: domain %q is not \"persistent\"", topic, d)
+		}
+		parts := strings.Split(rest[i+3:], "/")
+		if len(parts) != 3 {
+			return fmt.Errorf("topic name %q is not persistent://tenant/namespace/topic", topic)
+		}
+		for _, p := range parts[:2] {
+			if p == "" || strings.IndexFunc(p, func(r rune) bool { return !namespaceRune(r) }) >= 0 {
+				return fmt.Errorf("topic name %q: %q is no name of a tenant or namespace", topic, p)
+			}
+		}
+		local = parts[2]
+	} else if parts := strings.Split(rest, "/"); len(parts) == 3 {
+		return checkPulsar("persistent://" + topic)
+	} else if len(parts) != 1 {
+		return fmt.Errorf("topic name %q is neither topic nor tenant/namespace/topic", topic)
+	}
+	if local == "" {
+		return fmt.Errorf("topic name %q: the topic's own name is empty", topic)
+	}
+	for _, c := range []byte(local) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`/\%?#"<>^{}|`+"`", c) >= 0 {
+			return fmt.Errorf("topic name %q contains %q, which Pulsar's URLs cannot carry", topic, c)
+		}
+	}
+	if i := strings.LastIndex(local, "-partition-"); i >= 0 && digits(local[i+len("-partition-"):]) {
+		return fmt.Errorf("topic name %q ends as the name of a partition does", topic)
+	}
+	return nil
+}
+
+func namespaceRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-=:.", r)
+}
+
+func digits(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// router makes topic names from a template.
+type router struct {
+	text  string
+	parts []piece
+	names Names
+}
+
+// piece is literal text, or a field when field is set.
+type piece struct {
+	text  string
+	field string
+}
+
+// newRouter parses a template: text with {destination}, {schema} and {table}.
+// Only the fields given are allowed. A template that no table could satisfy is an error.
+func newRouter(template, destination string, names Names, fields ...string) (*router, error) {
+	r := &router{text: template, names: names}
+	for rest := template; rest != ""; {
+		i := strings.IndexAny(rest, "{}")
+		if i < 0 {
+			r.literal(rest)
+			break
+		}
+		r.literal(rest[:i])
+		j := strings.IndexByte(rest[i:], '}')
+		if rest[i] != '{' || j < 0 {
+			return nil, fmt.Errorf("topic template %q: unbalanced brace", template)
+		}
+		field := rest[i+1 : i+j]
+		known := false
+		for _, f := range fields {
+			known = known || f == field
+		}
+		switch {
+		case !known:
+			return nil, fmt.Errorf("topic template %q: unknown field {%s}, known are {%s}", template, field, strings.Join(fields, "}, {"))
+		case field == "destination":
+			r.literal(destination)
+		default:
+			r.parts = append(r.parts, piece{field: field})
+		}
+		rest = rest[i+j+1:]
+	}
+	if _, err := r.topic("x", "x"); err != nil {
+		return nil, fmt.Errorf("topic template %q: %w", template, err)
+	}
+	return r, nil
+}
+
+func (r *router) literal(s string) {
+	if s == "" {
+		return
+	}
+	if n := len(r.parts); n > 0 && r.parts[n-1].field == "" {
+		r.parts[n-1].text += s
+		return
+	}
+	r.parts = append(r.parts, piece{text: s})
+}
+
+// topic returns the topic of a table.
+func (r *router) topic(schema, table string) (string, error) {
+	var b strings.Builder
+	for _, p := range r.parts {
+		switch p.field {
+		case "schema":
+			b.WriteString(schema)
+		case "table":
+			b.WriteString(table)
+		default:
+			b.WriteString(p.text)
+		}
+	}
+	topic := b.String()
+	if err := r.names.check(topic); err != nil {
+		return "", err
+	}
+	return topic, nil
+}

@@ -1,0 +1,515 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// session is what happens between two resets of the sink. Its state dies with it, so that
+// nothing of a failed attempt can be taken for success of the next.
+type session struct {
+	b      *Bridge
+	offset int64
+	epoch  []byte
+
+	order chan *chunk // encoding tasks in the order of their messages
+	work  chan *chunk // the same, for whoever is free
+
+	failed chan struct{} // closed with the first failure
+	once   sync.Once
+	cause  error // set before failed is closed
+
+	chunks      sync.Pool     // of this session: its workers may hold chunks that others use by now
+	encoded     atomic.Int64  // bytes of slabs that are not done
+	outstanding atomic.Int64  // slabs published and not done
+	idle        chan struct{} // signalled when outstanding falls to 0
+	room        chan struct{} // signalled when the window may have room
+	acks        chan struct{} // signalled when the ledger may have a ready batch
+
+	mu     sync.Mutex // guards ledger
+	ledger ledger
+
+	ackMu sync.Mutex // one goroutine acknowledges at a time
+}
+
+func newSession(b *Bridge) *session {
+	b.mu.Lock()
+	offset, epoch := b.saved.Offset, b.saved.Epoch
+	b.mu.Unlock()
+	queue := 4 * (b.o.Workers + 1)
+	s := &session{
+		b: b, offset: offset, epoch: fmt.Append(nil, epoch),
+		order: make(chan *chunk, queue), work: make(chan *chunk, queue),
+		failed: make(chan struct{}), idle: make(chan struct{}, 1), room: make(chan struct{}, 1), acks: make(chan struct{}, 1),
+	}
+	s.chunks.New = func() any {
+		c := &chunk{session: s, out: make(chan *slab, 1)}
+		c.claimed.Store(true)
+		return c
+	}
+	return s
+}
+
+// fail ends the session with its first failure.
+func (s *session) fail(err error) {
+	s.once.Do(func() {
+		s.cause = err
+		close(s.failed)
+	})
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// messageFailed: one layer failing fails the batch, and with it the session.
+func (s *session) messageFailed(m *sink.Message, err error) {
+	select {
+	case <-s.failed:
+		return
+	default:
+	}
+	s.fail(fmt.Errorf("message %d.%d to topic %s, partition %d: %w", m.Sequence, m.SubIndex, m.Topic, m.Partition, err))
+}
+
+// chunkDone: all messages of a chunk are done, or failed.
+func (s *session) chunkDone(ticket int64, ok bool) {
+	s.mu.Lock()
+	err := s.ledger.done(ticket, ok)
+	_, _, ready := s.ledger.ready()
+	s.mu.Unlock()
+	if err != nil {
+		bug(err)
+	}
+	if ready {
+		signal(s.acks)
+	}
+}
+
+// held returns how many batches are open and the bytes of their events.
+func (s *session) held() (batches int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.pending(), s.ledger.bytes
+}
+
+// run publishes until soft ends (then it drains and returns nil), hard ends, or something fails.
+// All goroutines that it starts have ended when it returns.
+func (s *session) run(soft, hard context.Context) error {
+	ctx, cancel := context.WithCancel(hard)
+	defer cancel()
+	intake, stopIntake := context.WithCancel(ctx)
+	defer stopIntake()
+	defer context.AfterFunc(soft, stopIntake)()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { // a failure anywhere ends all
+		select {
+		case <-s.failed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	for range s.b.o.Workers {
+		wg.Go(func() { s.encodeWork(ctx) })
+	}
+	wg.Go(func() {
+		defer close(s.order)
+		s.pull(intake, ctx)
+	})
+	wg.Go(func() { s.acknowledgeReady(ctx) })
+
+	err := s.publish(ctx)
+	if err == nil {
+		// Intake has ended, all is published.
+		err = s.finish(ctx)
+	}
+	cancel()
+	wg.Wait()
+	select {
+	case <-s.failed:
+		// What failed first is the reason; the rest are its consequences.
+		return s.cause
+	default:
+	}
+	return err
+}
+
+// pull takes batches from the server while the window has room, and lines up
+// their chunks. It ends when intake ends, or with a chunk that carries an error.
+func (s *session) pull(intake, ctx context.Context) {
+	b := s.b
+	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]int32{}, pin: b.pin, count: b.o.Sink.Partitions}
+	size := server.Size{Events: b.o.BatchEvents, Bytes: b.o.BatchBytes}
+	var pause backoff
+	for {
+		if !s.awaitRoom(intake) {
+			return
+		}
+		batch, err := b.o.Client.GetWithoutAck(intake, size, server.WaitAny)
+		if intake.Err() != nil {
+			return // a batch handed out this late is rolled back
+		}
+		if err != nil {
+			if b.final(err) != nil {
+				s.line(ctx, s.poison(fmt.Errorf("get: %w", err)))
+				return
+			}
+			// The messages on their way are none the worse for it.
+			b.feed(err)
+			d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
+			b.o.Logger.Warn("no events from the server; trying again", "error", err, "pause", d)
+			if !sleep(intake, d) {
+				return
+			}
+			continue
+		}
+		if pause.n > 0 {
+			pause.n = 0
+			b.feed(nil)
+		}
+		if len(batch.Events) == 0 {
+			continue
+		}
+		if !s.take(intake, ctx, batch, p) {
+			return
+		}
+	}
+}
+
+// awaitRoom waits until the window has room for one batch more (I9).
+func (s *session) awaitRoom(ctx context.Context) bool {
+	for {
+		batches, bytes := s.held()
+		if batches < s.b.o.WindowBatches && bytes+s.encoded.Load() < s.b.o.WindowBytes {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-s.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// take enters a batch into the ledger and lines up its chunks; false ends the intake.
+func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *planner) bool {
+	var weight, last int64
+	for _, e := range batch.Events {
+		weight += int64(e.Size)
+		switch e.Kind {
+		case event.Rows:
+			last = e.Ordinal + int64(e.Rows) - 1
+		case event.DDL, event.End:
+			last = e.Ordinal
+		}
+	}
+	s.mu.Lock()
+	ticket := s.ledger.begin(batch.ID, weight, last)
+	s.mu.Unlock()
+
+	var c *chunk
+	push := func() bool {
+		ready := c
+		c = nil
+		return s.line(ctx, ready)
+	}
+	for _, e := range batch.Events {
+		var pl *plan
+		switch e.Kind {
+		case event.Rows:
+			if e.Skip >= e.Rows {
+				continue
+			}
+			var err error
+			if pl, err = p.of(intake, e.Table); err != nil {
+				return s.stuck(intake, ctx, c, e, err)
+			}
+		case event.DDL:
+			if s.b.c.ddlTopic == "" {
+				continue
+			}
+			if len(e.Raw) == 0 {
+				// The connector takes the text out of statements that carry secrets.
+				s.b.stats.hidden.Add(1)
+				continue
+			}
+			n, err := p.resolve(intake, s.b.c.ddlTopic)
+			if err != nil {
+				return s.stuck(intake, ctx, c, e, err)
+			}
+			s.b.ddlPartitions.Store(n)
+		default:
+			continue
+		}
+		if c == nil {
+			c = s.chunk(ticket)
+		}
+		c.parts = append(c.parts, part{e, pl})
+		c.raw += int64(len(e.Raw))
+		if c.raw >= chunkBytes && !push() {
+			return false
+		}
+	}
+	if c != nil && !push() {
+		return false
+	}
+	s.mu.Lock()
+	err := s.ledger.seal(ticket)
+	_, _, ready := s.ledger.ready()
+	s.mu.Unlock()
+	if err != nil {
+		bug(err)
+	}
+	if ready {
+		signal(s.acks)
+	}
+	return true
+}
+
+// stuck ends the intake at an event that cannot be planned. What comes before it is sent.
+func (s *session) stuck(intake, ctx context.Context, c *chunk, e *event.Event, err error) bool {
+	if intake.Err() != nil {
+		return false
+	}
+	var stop *StopError
+	if errors.As(err, &stop) && stop.Position == "" {
+		stop.Position = where(e)
+	}
+	if c == nil || s.line(ctx, c) {
+		s.line(ctx, s.poison(err))
+	}
+	return false
+}
+
+// chunk returns an empty chunk that is entered in the ledger.
+func (s *session) chunk(ticket int64) *chunk {
+	c := s.chunks.Get().(*chunk)
+	c.ticket, c.raw = ticket, 0
+	c.left.Store(1)
+	s.mu.Lock()
+	err := s.ledger.add(ticket)
+	s.mu.Unlock()
+	if err != nil {
+		bug(err)
+	}
+	return c
+}
+
+// poison returns a chunk of no batch that only carries an error.
+func (s *session) poison(err error) *chunk {
+	return &chunk{session: s, err: err}
+}
+
+// line appends a chunk to the line. The publisher encodes it itself when
+// it is the only one; else the workers are told too.
+func (s *session) line(ctx context.Context, c *chunk) bool {
+	waiting := len(s.order) > 0
+	poison := c.out == nil
+	if !poison {
+		c.claimed.Store(false)
+	}
+	select {
+	case s.order <- c:
+	case <-ctx.Done():
+		return false
+	}
+	if waiting && !poison {
+		select {
+		case s.work <- c:
+		default:
+		}
+	}
+	return true
+}
+
+// encodeWork encodes chunks ahead of the publisher. A chunk taken from work may have been
+// encoded, sent, recycled and lined up again meanwhile: claiming it is right all the same.
+func (s *session) encodeWork(ctx context.Context) {
+	x := s.encoder()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-s.work:
+			if !c.claim() {
+				continue
+			}
+			c.err = x.encode(c, func(sl *slab) bool {
+				select {
+				case c.out <- sl:
+					return true
+				case <-ctx.Done():
+					s.encoded.Add(-sl.size)
+					return false
+				}
+			})
+			select {
+			case c.out <- nil:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (s *session) encoder() *encoder {
+	return &encoder{b: s.b, session: s}
+}
+
+// publish hands the messages to the sink, in order, until the line ends.
+func (s *session) publish(ctx context.Context) error {
+	x := s.encoder()
+	var c *chunk
+	var failure error
+	send := func(sl *slab) bool {
+		failure = s.send(ctx, c, sl)
+		return failure == nil
+	}
+	for {
+		select {
+		case next, ok := <-s.order:
+			if !ok {
+				return ctx.Err()
+			}
+			c = next
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var err error
+		switch {
+		case c.out == nil:
+			return c.err
+		case c.claim():
+			err = x.encode(c, send)
+		default:
+			for err == nil {
+				var sl *slab
+				select {
+				case sl = <-c.out:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if sl == nil {
+					err = c.err
+					break
+				}
+				if !send(sl) {
+					err = failure
+				}
+			}
+		}
+		if failure != nil {
+			return failure
+		}
+		if err != nil {
+			return err
+		}
+		c.drop()
+	}
+}
+
+// send publishes one slab. From the moment that the sink has taken all of it, it is the sink's and may be
+// recycled under our hands.
+func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
+	n := len(sl.msgs)
+	s.b.stats.rows.Add(sl.rows)
+	sl.chunk = c
+	sl.left.Store(int64(n))
+	c.left.Add(1)
+	s.outstanding.Add(1)
+	accepted, err := s.b.o.Sink.Publish(ctx, sl.msgs)
+	if accepted < n {
+		if err == nil {
+			err = fmt.Errorf("the sink took %d of %d messages without saying why", accepted, n)
+		}
+		sl.failed.Store(true)
+		sl.drop(int64(n - accepted))
+	}
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	return nil
+}
+
+// finish waits for the confirmation of everything published and acknowledges it.
+func (s *session) finish(ctx context.Context) error {
+	if err := s.b.o.Sink.Flush(ctx); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	if err := s.settled(ctx); err != nil {
+		return err
+	}
+	return s.acknowledge(ctx)
+}
+
+// settled waits until nothing is on its way.
+func (s *session) settled(ctx context.Context) error {
+	for s.outstanding.Load() != 0 {
+		select {
+		case <-s.idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// acknowledgeReady acknowledges batches as they become ready.
+func (s *session) acknowledgeReady(ctx context.Context) {
+	for {
+		select {
+		case <-s.acks:
+			if err := s.acknowledge(ctx); err != nil && ctx.Err() == nil {
+				s.fail(err)
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// acknowledge acknowledges the batches that are ready, oldest first.
+func (s *session) acknowledge(ctx context.Context) error {
+	s.ackMu.Lock()
+	defer s.ackMu.Unlock()
+	for {
+		s.mu.Lock()
+		batch, last, ok := s.ledger.ready()
+		s.mu.Unlock()
+		if !ok {
+			return nil
+		}
+		state, version, err := s.b.stateBytes()
+		if err != nil {
+			return err
+		}
+		// I1: the oldest batch, and the broker has confirmed all of it.
+		if err := s.b.o.Client.Ack(ctx, batch, state); err != nil {
+			var unsaved *server.SaveError
+			if !errors.As(err, &unsaved) {
+				return fmt.Errorf("acknowledge batch %d: %w", batch, err)
+			}
+			s.b.o.Logger.Warn("the cursor is not saved yet", "error", err)
+		}
+		s.mu.Lock()
+		err = s.ledger.acked(batch)
+		s.mu.Unlock()
+		if err != nil {
+			bug(err)
+		}
+		s.b.acked(last, version)
+		signal(s.room)
+	}
+}

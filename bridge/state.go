@@ -1,0 +1,112 @@
+package bridge
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+const (
+	// stateVersion is the version of the layout of State.
+	stateVersion = 1
+
+	// countingRule is the version of the rules by which a row yields messages
+	// and messages get their numbers. A change of the rules is a change of the fingerprint.
+	countingRule = "1"
+
+	// epochStride is how far the offset jumps with a new epoch. What was sent
+	// under the old offset lies at most one window above the cursor, which is far less.
+	epochStride = 1 << 32
+)
+
+// State is what the bridge keeps in its subscription's cursor: saved in the
+// same write as the position (I2).
+type State struct {
+	Version     int              `json:"v"`
+	Epoch       int64            `json:"epoch"`                // rises by one whenever the replay may not equal what was sent
+	Offset      int64            `json:"offset"`               // sequence = ordinal + Offset
+	Fingerprint string           `json:"fingerprint"`          // of the options under which the messages up to the cursor were sent
+	Partitions  map[string]int32 `json:"partitions,omitempty"` // of each topic used since; part of the fingerprint
+	Sink        json.RawMessage  `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
+}
+
+// ParseState reads a cursor's state. Empty bytes are no state: nil, nil.
+func ParseState(b []byte) (*State, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	var v struct {
+		Version int `json:"v"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return nil, fmt.Errorf("bridge: state in the cursor cannot be read: %w", err)
+	}
+	if v.Version != stateVersion {
+		return nil, fmt.Errorf("bridge: state in the cursor has version %d, this program knows version %d", v.Version, stateVersion)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields() // a field that we would lose with the next write
+	s := new(State)
+	if err := d.Decode(s); err != nil {
+		return nil, fmt.Errorf("bridge: state in the cursor cannot be read: %w", err)
+	}
+	if s.Epoch < 1 || s.Offset < 0 || s.Fingerprint == "" {
+		return nil, fmt.Errorf("bridge: state in the cursor is damaged: epoch %d, offset %d, fingerprint %q", s.Epoch, s.Offset, s.Fingerprint)
+	}
+	return s, nil
+}
+
+// Encode writes the state as it is kept in the cursor.
+func (s *State) Encode() ([]byte, error) { return json.Marshal(s) }
+
+// clone returns a copy that shares no map.
+func (s *State) clone() *State {
+	c := *s
+	c.Partitions = maps.Clone(s.Partitions)
+	if c.Partitions == nil {
+		c.Partitions = map[string]int32{}
+	}
+	return &c
+}
+
+// next begins an epoch: I5: no number that may have been sent is used again.
+func (s *State) next(fingerprint string) {
+	s.Epoch++
+	s.Offset += epochStride
+	s.Fingerprint = fingerprint
+}
+
+// fingerprint hashes all options that decide which messages a row yields, where they
+// go and which numbers they bear. Partition counts belong to it as well but are known
+// only when a topic is first used; State keeps them.
+func (o *Options) fingerprint() string {
+	h := sha256.New()
+	field := func(name string, values ...string) {
+		var n [8]byte
+		for _, v := range append([]string{name}, values...) {
+			binary.BigEndian.PutUint64(n[:], uint64(len(v)))
+			h.Write(n[:])
+			h.Write([]byte(v))
+		}
+		binary.BigEndian.PutUint64(n[:], ^uint64(0))
+		h.Write(n[:])
+	}
+	field("rule", countingRule)
+	field("tables", o.Tables...)
+	field("filter", o.Filter)
+	field("codec", o.CodecID)
+	field("topic", o.Destination, o.Topic)
+	field("ddl", o.DDLTopic)
+	field("key", o.Key.String())
+	for _, k := range o.KeyColumns {
+		field("key tables", k.Tables...)
+		field("key columns", k.Columns...)
+	}
+	field("key change", o.KeyChange.String())
+	field("tombstones", fmt.Sprint(o.Tombstones))
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
