@@ -79,18 +79,29 @@ pid_of() {
   local pid
   [ -s "$1" ] || return 1
   pid=$(cat "$1")
-  { tr '\0' '\n' <"/proc/$pid/cmdline"; } 2>/dev/null | grep -qxF -- "$2" || return 1
-  echo "$pid"
+  pid_is "$pid" "$2" && echo "$pid"
 }
+pid_is() { { tr '\0' '\n' <"/proc/$1/cmdline"; } 2>/dev/null | grep -qxF -- "$2"; } # PID ARGUMENT
 
-# await_end PIDFILE ARGUMENT SECONDS
+# await_end PIDFILE ARGUMENT SECONDS: until the process is gone, its sockets and files closed.
 await_end() {
-  local i
+  local i pid
+  pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] || return 0
   for ((i = 0; i < $3 * 20; i++)); do
-    pid_of "$1" "$2" >/dev/null || { rm -f "$1" && return 0; }
+    is_gone "$pid" "$2" && rm -f "$1" && return 0
     sleep 0.05
   done
   return 1
+}
+is_gone() { # PID ARGUMENT
+  local state tasks
+  [ -d "/proc/$1" ] || return 0
+  # A process that is ending has no arguments any more but may still hold its sockets. A zombie without
+  # other threads holds nothing: it waits for a parent that reaps.
+  state=$(awk '/^State/ { print $2 }' "/proc/$1/status" 2>/dev/null) || return 0
+  tasks=("/proc/$1/task/"*)
+  [ "$state" != Z ] || [ ${#tasks[@]} -gt 1 ] || return 0
+  { tr '\0' '\n' <"/proc/$1/cmdline"; } 2>/dev/null | grep -q . && ! pid_is "$1" "$2"
 }
 
 # signal_process SIGNAL PIDFILE ARGUMENT: no error when it does not run.
