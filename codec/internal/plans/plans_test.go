@@ -1,0 +1,81 @@
+package plans
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type plan struct{ name string }
+
+func newCache(limit int) *Cache[plan] {
+	c := New(func(t *event.Table) (*plan, int) { return &plan{t.Name}, 1000 })
+	c.limit = limit
+	return c
+}
+
+func TestBounded(t *testing.T) {
+	c := newCache(10_000)
+	freed := make(chan struct{}, 1000)
+	for i := range 1000 {
+		tab := &event.Table{Name: fmt.Sprint(i)}
+		runtime.AddCleanup(tab, func(int) { freed <- struct{}{} }, 0)
+		if p := c.Get(tab); p.name != tab.Name {
+			t.Fatalf("plan of %s for table %s", p.name, tab.Name)
+		}
+		if n := len(c.young) + len(c.old); n > 20 {
+			t.Fatalf("%d plans held", n)
+		}
+	}
+	deadline := time.After(5 * time.Second)
+	for n := 0; n < 950; n++ {
+		runtime.GC()
+		select {
+		case <-freed:
+		case <-deadline:
+			t.Fatalf("only %d of 1000 tables were let go", n)
+		}
+	}
+	runtime.KeepAlive(c)
+}
+
+func TestWorkingSetStays(t *testing.T) {
+	c := newCache(10_000)
+	hot := &event.Table{Name: "hot"}
+	want := c.Get(hot)
+	for i := range 100 {
+		c.Get(&event.Table{Name: fmt.Sprint(i)})
+		if c.Get(hot) != want {
+			t.Fatalf("the plan in use was dropped at %d", i)
+		}
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	c := newCache(5_000)
+	tables := make([]*event.Table, 20)
+	for i := range tables {
+		tables[i] = &event.Table{Name: fmt.Sprint(i)}
+	}
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 5000 {
+				tab := tables[(i*7+w)%len(tables)]
+				if p := c.Get(tab); p.name != tab.Name {
+					t.Errorf("plan of %s for table %s", p.name, tab.Name)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
