@@ -1,0 +1,91 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+func TestMain(m *testing.M) {
+	sink.OnSecondCompletion = func(m *sink.Message) { panic("a message is done twice") }
+	goleak.VerifyTestMain(m)
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// fates is an Owner that remembers what became of each message.
+type fates struct {
+	mu   sync.Mutex
+	ok   int
+	errs []error
+	of   map[int64]error
+}
+
+func (f *fates) MessageDone(m *sink.Message, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil {
+		f.of = map[int64]error{}
+	}
+	f.of[m.Sequence] = err
+	if err == nil {
+		f.ok++
+	} else {
+		f.errs = append(f.errs, err)
+	}
+}
+
+func (f *fates) count() (ok int, errs []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ok, f.errs
+}
+
+func ctxFor(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newSink(t testing.TB, o Options) *Sink {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = quiet()
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(ctxFor(t, 10*time.Second)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// numbered returns n messages over the partitions, with rising sequences from first.
+func numbered(owner sink.Owner, topic string, partitions int32, first, n int) []sink.Message {
+	msgs := make([]sink.Message, n)
+	for i := range msgs {
+		k := first + i
+		msgs[i] = sink.Message{
+			Topic:     topic,
+			Partition: int32(k) % partitions,
+			Sequence:  int64(k),
+			Key:       fmt.Appendf(nil, "key-%d", k),
+			Value:     fmt.Appendf(nil, "%d", k),
+			Headers:   []sink.Header{{Name: "seq", Value: fmt.Appendf(nil, "%d", k)}},
+			Owner:     owner,
+		}
+	}
+	return msgs
+}

@@ -1,0 +1,190 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+// Kinds of delivery.
+const (
+	AtLeastOnce   = "at_least_once" // idempotent within a session, fresh producer id per session
+	Sequenced     = "sequenced"
+	Transactional = "transactional"
+)
+
+// Limits and defaults of Options. Sizes are bytes.
+const (
+	DefaultMaxInFlightBytes    = 64 << 20
+	DefaultMaxInFlightMessages = 100_000
+	DefaultBatchBytes          = 1_000_000
+	DefaultRequestTimeout      = 10 * time.Second
+	MaxRequestsInFlight        = 5 // the broker remembers the last 5 batches of a producer per partition
+
+	// Brokers cut the connection at socket.request.max.bytes (100 MiB unless
+	// configured), without any answer; so a batch ends well below it.
+	maxBatchBytes = 96 << 20
+)
+
+// Options configure a Sink. The zero value of a field means its default.
+type Options struct {
+	Brokers  []string // host:port of some brokers; port 9092 if absent
+	Delivery string   // AtLeastOnce
+	ClientID string   // "binlogmq"
+	TLS      *tls.Config
+	SASL     *SASL
+
+	Compression      string // none (default), gzip, snappy, lz4, zstd
+	CompressionLevel int    // gzip and lz4 1..9, zstd 1..22; 0: the codec's default (zstd: fastest)
+
+	Topics Topics
+
+	// Bounds of what is accepted and not done, in payload bytes and messages; Publish
+	// blocks at either. One message larger than MaxInFlightBytes is accepted when nothing
+	// else is on its way. Beside these, each leader broker holds up to RequestBytes
+	// x RequestsInFlight of encoded batches.
+	MaxInFlightBytes    int64
+	MaxInFlightMessages int64
+
+	BatchBytes       int           // greatest uncompressed batch of several messages; lowered to the topic's max.message.bytes
+	RequestBytes     int           // a Produce request takes no further batch above this; 8 x BatchBytes
+	RequestsInFlight int           // per leader broker, 1 (default) to MaxRequestsInFlight
+	RequestTimeout   time.Duration // for the broker to have the in-sync replicas acknowledge; ours is half as much again
+
+	// MetadataInterval is the time between looks at the partition counts of the
+	// topics in use (default 5 min). Leaders are looked up on errors, not by time.
+	MetadataInterval time.Duration
+
+	Logger *slog.Logger // slog.Default()
+}
+
+// SASL authenticates the connections.
+type SASL struct {
+	Mechanism string // plain, scram-sha-256, scram-sha-512
+	User      string
+	Password  string
+}
+
+// Topics says how missing topics are created.
+type Topics struct {
+	Create            bool
+	Partitions        int32             // 0: the broker's num.partitions
+	ReplicationFactor int16             // 0: the broker's default.replication.factor
+	Configs           map[string]string // such as retention.ms
+}
+
+// normalize fills in defaults and reports every fault at once.
+func (o Options) normalize() (Options, sasl.Mechanism, error) {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("kafka: "+format, args...)) }
+
+	if len(o.Brokers) == 0 {
+		bad("brokers: at least one address is needed")
+	}
+	brokers := make([]string, len(o.Brokers))
+	for i, b := range o.Brokers {
+		if strings.TrimSpace(b) == "" {
+			bad("brokers: empty address")
+		}
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			b = net.JoinHostPort(strings.Trim(b, "[]"), "9092")
+		}
+		brokers[i] = b
+	}
+	o.Brokers = brokers
+
+	switch o.Delivery {
+	case "":
+		o.Delivery = AtLeastOnce
+	case AtLeastOnce:
+	case Sequenced, Transactional:
+		bad("delivery: %s comes with a later version; use %s", o.Delivery, AtLeastOnce)
+	default:
+		bad("delivery: unknown value %q; use %s", o.Delivery, AtLeastOnce)
+	}
+	if o.Compression == "" {
+		o.Compression = "none"
+	}
+	if _, err := newCompressor(o.Compression, o.CompressionLevel); err != nil {
+		errs = append(errs, err)
+	}
+	if o.Topics.Partitions < 0 || o.Topics.ReplicationFactor < 0 {
+		bad("topics: partitions and replication must not be negative")
+	}
+	setDefault(&o.ClientID, "binlogmq")
+	setDefault(&o.MaxInFlightBytes, DefaultMaxInFlightBytes)
+	setDefault(&o.MaxInFlightMessages, DefaultMaxInFlightMessages)
+	setDefault(&o.BatchBytes, DefaultBatchBytes)
+	setDefault(&o.RequestBytes, 8*o.BatchBytes)
+	setDefault(&o.RequestsInFlight, 1)
+	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
+	setDefault(&o.MetadataInterval, 5*time.Minute)
+	if o.MaxInFlightBytes < 0 || o.MaxInFlightMessages < 0 {
+		bad("the bounds in flight must be positive")
+	}
+	if o.BatchBytes < 1024 || o.BatchBytes > maxBatchBytes {
+		bad("batch bytes: %d is not within 1024 and %d", o.BatchBytes, maxBatchBytes)
+	}
+	if o.RequestBytes < 0 || o.RequestBytes > maxBatchBytes {
+		o.RequestBytes = maxBatchBytes
+	}
+	if o.RequestsInFlight < 1 || o.RequestsInFlight > MaxRequestsInFlight {
+		bad("requests in flight: %d is not within 1 and %d", o.RequestsInFlight, MaxRequestsInFlight)
+	}
+	if o.RequestTimeout < 10*time.Millisecond || o.RequestTimeout > time.Hour {
+		bad("request timeout: %v is not within 10ms and 1h", o.RequestTimeout)
+	}
+	if o.MetadataInterval < 0 {
+		bad("metadata interval: must be positive")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+
+	var mech sasl.Mechanism
+	if o.SASL != nil {
+		var err error
+		if mech, err = o.SASL.mechanism(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return o, mech, errors.Join(errs...)
+}
+
+func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	if s.User == "" {
+		return nil, errors.New("kafka: sasl: user is missing")
+	}
+	var algo scram.Algorithm
+	switch strings.ToLower(s.Mechanism) {
+	case "plain":
+		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
+	case "scram-sha-256":
+		algo = scram.SHA256
+	case "scram-sha-512":
+		algo = scram.SHA512
+	default:
+		return nil, fmt.Errorf("kafka: sasl: unknown mechanism %q; use plain, scram-sha-256 or scram-sha-512", s.Mechanism)
+	}
+	m, err := scram.Mechanism(algo, s.User, s.Password)
+	if err != nil {
+		// The library's text may quote what it was given.
+		return nil, errors.New("kafka: sasl: user or password holds characters that SCRAM does not allow")
+	}
+	return m, nil
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}

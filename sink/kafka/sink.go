@@ -1,0 +1,206 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// Sink publishes to one Kafka cluster. It implements sink.Sink; see there for
+// which methods may run at once.
+type Sink struct {
+	o       Options
+	dial    *dialer
+	admin   *control // for Partitions and Check
+	retries atomic.Int64
+
+	mu     sync.Mutex
+	topics map[string]*topic
+	ses    *session
+	closed bool
+}
+
+var _ sink.Sink = (*Sink)(nil)
+
+// New returns a sink. It reports every fault of o at once, connects to nothing
+// yet, and retries for ever in the background when no broker can be reached.
+func New(o Options) (*Sink, error) {
+	o, mech, err := o.normalize()
+	if err != nil {
+		return nil, err
+	}
+	d := &dialer{clientID: o.ClientID, tls: o.TLS, mech: mech, timeout: min(o.RequestTimeout, 10*time.Second)}
+	s := &Sink{
+		o:      o,
+		dial:   d,
+		admin:  newControl(d, o.Brokers, o.RequestTimeout),
+		topics: map[string]*topic{},
+	}
+	s.ses = newSession(s)
+	return s, nil
+}
+
+// clientTimeout is how long we wait for an answer to a Produce request.
+func (s *Sink) clientTimeout() time.Duration { return s.o.RequestTimeout + s.o.RequestTimeout/2 }
+
+func (s *Sink) session() (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return s.ses, nil
+}
+
+// Publish implements sink.Sink. Messages of a topic that Partitions was not
+// asked for make it ask, which may take long while the broker is away. A
+// partition that the topic does not have ends the session.
+func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
+	ses, err := s.session()
+	if err != nil {
+		return 0, err
+	}
+	var t *topicLanes
+	ses.mu.Lock()
+	for i := range msgs {
+		m := &msgs[i]
+		size := m.Size()
+		if i&255 == 255 { // let the senders in
+			ses.mu.Unlock()
+			ses.mu.Lock()
+		}
+		for ses.err == nil && !ses.fits(size) {
+			ses.mu.Unlock()
+			select {
+			case <-ses.space:
+			case <-ses.ctx.Done():
+			case <-ctx.Done():
+				return i, context.Cause(ctx)
+			}
+			ses.mu.Lock()
+		}
+		if t == nil || t.t.name != m.Topic {
+			if t = ses.topics[m.Topic]; t == nil {
+				ses.mu.Unlock()
+				known, err := s.topic(ctx, m.Topic)
+				if err != nil {
+					if ctx.Err() != nil {
+						return i, err
+					}
+					ses.fail(err)
+					return i, err
+				}
+				ses.mu.Lock()
+				t = ses.addTopic(known)
+			}
+		}
+		l, err := ses.lane(t, m.Partition)
+		if err == nil && size > maxPayload {
+			err = topicError(m.Topic, fmt.Errorf("key of %d bytes: %w: %d bytes, more than any Kafka broker takes", len(m.Key), ErrRecordTooLarge, size))
+		}
+		if err != nil {
+			ses.mu.Unlock()
+			ses.fail(err)
+			ses.mu.Lock()
+		}
+		if ses.err != nil {
+			err := ses.err
+			ses.mu.Unlock()
+			return i, err
+		}
+		ses.msgs.Add(1)
+		ses.bytes.Add(int64(size))
+		l.queue.push(newEntry(m, size))
+		if !l.listed {
+			l.poke()
+		}
+	}
+	ses.mu.Unlock()
+	return len(msgs), nil
+}
+
+// fits says whether a message of size bytes may be accepted now. (I9)
+func (ses *session) fits(size int) bool {
+	n := ses.msgs.Load()
+	return n == 0 || n < ses.s.o.MaxInFlightMessages && ses.bytes.Load()+int64(size) <= ses.s.o.MaxInFlightBytes
+}
+
+// Flush implements sink.Sink.
+func (s *Sink) Flush(ctx context.Context) error {
+	ses, err := s.session()
+	if err != nil {
+		return err
+	}
+	for {
+		ses.mu.Lock()
+		if ses.msgs.Load() == 0 {
+			ses.mu.Unlock()
+			return nil
+		}
+		if ses.idle == nil {
+			ses.idle = make(chan struct{})
+		}
+		idle := ses.idle
+		ses.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Reset implements sink.Sink: the next session has a fresh producer id. When ctx
+// ends first, the old session is over but may still report; call Reset again.
+func (s *Sink) Reset(ctx context.Context) error {
+	ses, err := s.session()
+	if err != nil {
+		return err
+	}
+	if err := ses.end(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.ses = newSession(s)
+	s.mu.Unlock()
+	return nil
+}
+
+// Close implements sink.Sink.
+func (s *Sink) Close(ctx context.Context) error {
+	ses, err := s.session()
+	if err != nil {
+		return nil // closed before
+	}
+	if err := ses.end(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.admin.close()
+	return nil
+}
+
+// Status implements sink.Sink.
+func (s *Sink) Status() sink.Status {
+	ses, err := s.session()
+	if err != nil {
+		return sink.Status{Err: err}
+	}
+	st := sink.Status{
+		InFlight: ses.msgs.Load(),
+		Bytes:    ses.bytes.Load(),
+		Retries:  s.retries.Load(),
+	}
+	ses.mu.Lock()
+	if ses.err != nil || ses.troubled > 0 {
+		st.Err = ses.lastErr
+	}
+	ses.mu.Unlock()
+	return st
+}
