@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-mysql-org/go-mysql/client"
+
+	"github.com/binlogmq/binlogmq/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite generated tables and golden files")
@@ -54,7 +56,7 @@ func serverRunes(t *testing.T, c *client.Conn, charset, prefix string, size, fro
 func TestCharsetsAsServer(t *testing.T) {
 	for _, kind := range []string{"mysql", "mariadb"} {
 		t.Run(kind, func(t *testing.T) {
-			c := testServer(t, kind).connect(t)
+			c := testenv.MySQL(t, kind).Connect("")
 			if kind == "mysql" {
 				exec(t, c, "SET cte_max_recursion_depth=100000")
 			} else {
