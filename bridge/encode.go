@@ -250,29 +250,16 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	if r.Op != event.Update || len(p.key) == 0 {
 		return x.messages(r, p, 0)
 	}
-	after, changed, err := x.image(r, p)
+	changed, err := x.keyChanged(r, p)
 	if err != nil {
 		return err
 	}
 	if !changed || x.b.o.KeyChange == UpdateKeyChange {
-		if len(after) == 0 {
-			return x.messages(r, p, 0)
-		}
-		// The key is taken from the completed image, the value from the row as it is.
-		x.new = *r
-		x.new.After = after
-		key, err := x.key(&x.new, p)
-		if err != nil {
-			return err
-		}
-		return x.message(r, p, key, 0)
+		return x.messages(r, p, 0)
 	}
 	// Columns with other bytes may still make the same key.
 	x.old = event.Row{Event: r.Event, Table: r.Table, Op: event.Delete, Before: r.Before, Ordinal: r.Ordinal, Index: r.Index}
-	x.new = event.Row{Event: r.Event, Table: r.Table, Op: event.Insert, After: r.After, Ordinal: r.Ordinal, Index: r.Index, Last: r.Last}
-	if len(after) > 0 {
-		x.new.After = after
-	}
+	x.new = event.Row{Event: r.Event, Table: r.Table, Op: event.Insert, After: x.complete(r), Ordinal: r.Ordinal, Index: r.Index, Last: r.Last}
 	start := len(x.s.buf)
 	oldKey, err := x.key(&x.old, p)
 	if err != nil {
@@ -285,10 +272,6 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	if bytes.Equal(oldKey, newKey) {
 		x.s.buf = append(x.s.buf[:start], newKey...)
 		return x.message(r, p, x.s.buf[start:len(x.s.buf):len(x.s.buf)], 0)
-	}
-	if r.Event.Partial {
-		return stopAt(r.Event, errors.New("the update changes the message key, and the log holds a part of a JSON document only"),
-			`SET PERSIST binlog_row_value_options = '' on the source, or set key_change: update for this sink`)
 	}
 	for i := range x.new.After {
 		if x.new.After[i].IsAbsent() {
@@ -308,37 +291,32 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	return x.message(&x.new, p, newKey, sub)
 }
 
-// image says whether an update changes key columns. Where the after image lacks one of them, as row images that are not
-// FULL do for unchanged columns, it returns the after image completed from the before image.
-func (x *encoder) image(r *event.Row, p *plan) (after []event.Value, changed bool, err error) {
-	partial := false
+// keyChanged says whether an update changes key columns. A column that the after image lacks, as
+// row images that are not FULL do, did not change.
+func (x *encoder) keyChanged(r *event.Row, p *plan) (bool, error) {
+	changed := false
 	for _, i := range p.key {
 		if r.After[i].IsAbsent() {
-			partial = true
 			continue
 		}
 		if r.Before[i].IsAbsent() {
-			return nil, false, stopAt(r.Event, fmt.Errorf("the log does not hold key column %q as it was before the update", r.Table.Columns[i].Name),
+			return false, stopAt(r.Event, fmt.Errorf("the log does not hold key column %q as it was before the update", r.Table.Columns[i].Name),
 				"SET PERSIST binlog_row_image = FULL on the source, or use key: primary_key for this table")
 		}
 		changed = changed || !r.After[i].Equal(r.Before[i])
 	}
-	if !partial && !changed {
-		return nil, false, nil
-	}
-	x.merged = x.merged[:0]
-	for i := range r.After {
-		v := r.After[i]
-		if v.IsAbsent() {
-			v = r.Before[i]
-			partial = true
+	return changed, nil
+}
+
+// complete returns the after image of an update with what it lacks taken from the before image.
+func (x *encoder) complete(r *event.Row) []event.Value {
+	x.merged = append(x.merged[:0], r.After...)
+	for i := range x.merged {
+		if x.merged[i].IsAbsent() {
+			x.merged[i] = r.Before[i]
 		}
-		x.merged = append(x.merged, v)
 	}
-	if !partial {
-		return nil, changed, nil
-	}
-	return x.merged, changed, nil
+	return x.merged
 }
 
 // messages writes the message of a row change that needs no split, and its tombstone.

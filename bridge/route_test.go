@@ -1,0 +1,78 @@
+package bridge
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRouter(t *testing.T) {
+	long := strings.Repeat("x", 249)
+	for _, c := range []struct {
+		template string
+		names    Names
+		schema   string
+		table    string
+		want     string // topic
+		err      string // part of New's or topic's error
+	}{
+		{"{schema}.{table}", KafkaNames, "shop", "orders", "shop.orders", ""},
+		{"{destination}.{schema}.{table}", KafkaNames, "shop", "orders", "dest.shop.orders", ""},
+		{"cdc-{destination}", KafkaNames, "shop", "orders", "cdc-dest", ""},
+		{"all", KafkaNames, "shop", "orders", "all", ""},
+		{"{schema}{table}{table}", AnyNames, "a", "b", "abb", ""},
+		{"persistent://public/default/{schema}.{table}", PulsarNames, "shop", "orders", "persistent://public/default/shop.orders", ""},
+		{"public/default/{table}", PulsarNames, "shop", "orders", "public/default/orders", ""},
+		{"{table}", PulsarNames, "shop", "orders", "orders", ""},
+		{"{table}", AnyNames, "shop", "dürfen/alles", "dürfen/alles", ""},
+		{"{schema}.{table}", KafkaNames, "shop", "or ders", "", `contains ' '`},
+		{"{schema}.{table}", KafkaNames, "shop", "order$", "", `contains '$'`},
+		{"{table}", KafkaNames, "shop", long, long, ""},
+		{"{table}", KafkaNames, "shop", long + "x", "", "250 characters"},
+		{"{table}", KafkaNames, "shop", "..", "", `no topic named ".."`},
+		{"{table}", PulsarNames, "shop", "a/b", "", "neither topic nor"},
+		{"{table}", PulsarNames, "shop", "a#b", "", "URLs"},
+		{"{table}", PulsarNames, "shop", "a-partition-3", "", "partition"},
+		{"{table}", PulsarNames, "shop", "a-partition-x", "a-partition-x", ""},
+		{"non-persistent://public/default/{table}", PulsarNames, "", "", "", `domain "non-persistent"`},
+		{"persistent://public/{table}", PulsarNames, "", "", "", "persistent://tenant/namespace/topic"},
+		{"persistent:///default/{table}", PulsarNames, "", "", "", "tenant"},
+		{"", KafkaNames, "", "", "", "no topic named"},
+		{"", AnyNames, "", "", "", "empty"},
+		{"a b {table}", KafkaNames, "", "", "", "contains ' '"},
+		{"{schema", AnyNames, "", "", "", "unbalanced"},
+		{"schema}", AnyNames, "", "", "", "unbalanced"},
+		{"{op}", AnyNames, "", "", "", "unknown field {op}"},
+		{"{}", AnyNames, "", "", "", "unknown field {}"},
+	} {
+		var got string
+		r, err := newRouter(c.template, "dest", c.names, "destination", "schema", "table")
+		if err == nil {
+			got, err = r.topic(c.schema, c.table)
+		}
+		switch {
+		case c.err == "" && err != nil:
+			t.Errorf("%q: %v", c.template, err)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%q: error %v, want one with %q", c.template, err, c.err)
+		case got != c.want:
+			t.Errorf("%q: topic %q, want %q", c.template, got, c.want)
+		}
+	}
+}
+
+func FuzzRouter(f *testing.F) {
+	f.Add("{destination}.{schema}.{table}", "d", "s", "t")
+	f.Add("persistent://a/b/{table}", "d", "s", "t-partition-1")
+	f.Fuzz(func(t *testing.T, template, destination, schema, table string) {
+		for _, n := range []Names{AnyNames, KafkaNames, PulsarNames} {
+			r, err := newRouter(template, destination, n, "destination", "schema", "table")
+			if err != nil {
+				continue
+			}
+			topic, err := r.topic(schema, table)
+			if err == nil && n.check(topic) != nil {
+				t.Errorf("topic %q passed and is illegal", topic)
+			}
+		}
+	})
+}
