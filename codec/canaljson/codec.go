@@ -79,7 +79,7 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 	if r.Op == event.Delete {
 		values, fallback = r.Before, nil
 	}
-	if len(values) != len(p.columns) || len(fallback) > 0 && len(fallback) != len(p.columns) {
+	if n := len(p.columns); len(values) != n || len(fallback) != n && (len(fallback) > 0 || r.Op == event.Update) {
 		return nil, fmt.Errorf("canal-json: table %s.%s: row with %d and %d values, table with %d columns",
 			r.Table.Schema, r.Table.Name, len(r.Before), len(r.After), len(p.columns))
 	}
@@ -99,6 +99,10 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 		col := &p.columns[i]
 		dst = append(dst, col.name[skip:]...)
 		skip = 0
+		if col.encoding == utf8 && !v.IsNull() {
+			dst = jsontext.AppendString(dst, v.Raw())
+			continue
+		}
 		if dst, err = c.appendValue(dst, v, col.encoding); err != nil {
 			return nil, wrap(r, err)
 		}

@@ -76,7 +76,7 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 	if r.Op == event.Delete {
 		values, fallback = r.Before, nil
 	}
-	if len(values) != len(p.columns) || len(fallback) > 0 && len(fallback) != len(p.columns) {
+	if n := len(p.columns); len(values) != n || len(fallback) != n && (len(fallback) > 0 || r.Op == event.Update) {
 		return nil, fmt.Errorf("maxwell: table %s.%s: row with %d and %d values, table with %d columns",
 			r.Table.Schema, r.Table.Name, len(r.Before), len(r.After), len(p.columns))
 	}
