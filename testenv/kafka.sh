@@ -57,7 +57,7 @@ fetch_unlocked() {
     dependency org.apache.logging.log4j log4j-slf4j-impl 2.25.5 </dev/null
     echo '</dependencies></project>'
   } >"$HOME_DIR/pom.xml"
-  rm -rf "$HOME_DIR/lib"
+  rm -rf "${HOME_DIR:?}/lib"
   mvn -q -B -f "$HOME_DIR/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
     -DoutputDirectory="$HOME_DIR/lib" >"$HOME_DIR/mvn.log" 2>&1 ||
     tail_and_die "downloading Kafka $VERSION failed" "$HOME_DIR/mvn.log"
