@@ -276,7 +276,7 @@ type SubscriptionStatus struct {
 	RingEvents    int          // events in a ring of its own
 	RingBytes     int64
 	Saved         int64     // ordinal of the saved cursor
-	SavedAt       time.Time // when a cursor was last known to be saved as acknowledged
+	SavedAt       time.Time // when it was written
 	SaveErr       error     // why the cursor cannot be saved now; it is retried
 	Rows          int64     // row changes acknowledged since it connected, filtered-out ones included
 	Detached      int64     // times it was detached from the main ring since it connected

@@ -71,6 +71,13 @@ type batch struct {
 	at       time.Time
 }
 
+func newSub(id Identity) *sub {
+	s := &sub{id: id, nextID: 1}
+	s.run.saving = make(chan struct{}, 1)
+	s.run.saving <- struct{}{}
+	return s
+}
+
 func newCore(name string, maxEvents int, maxBytes int64) *core {
 	return &core{name: name, maxEvents: maxEvents, maxBytes: maxBytes, subs: make(map[string]*sub)}
 }

@@ -47,12 +47,12 @@ type subRun struct {
 	notify    chan struct{} // closed to wake waiting gets; nil when none waits
 
 	// Saving, see save.go.
-	saveMu    sync.Mutex // held while the record is written or deleted; taken before destination.mu
-	forgotten bool       // the record is deleted: never write it again
-	moves     int64      // counts changes that must be saved
-	saved     int64      // moves that are saved
-	savedLast int64      // Cursor.Last of the saved record
-	savedAt   time.Time  // when the saved record was known to be what is acknowledged
+	saving    chan struct{} // holds one token; taken to write or delete the record, before destination.mu
+	forgotten bool          // the record is deleted: never write it again
+	moves     int64         // counts changes that must be saved
+	saved     int64         // moves that are saved
+	savedLast int64         // Cursor.Last of the saved record
+	savedAt   time.Time     // when the saved record was known to be what is acknowledged
 	saveErr   error
 	savedCh   chan struct{} // closed when a record was saved; nil when nobody waits
 }
@@ -173,6 +173,9 @@ func (d *destination) readEnded(f *feed, err error) {
 			"file", f.tail.Position.File, "offset", f.tail.Position.Offset, "ordinal", f.ring.Last())
 	}
 	f.wake() // an error to tell, or a parked reader that is asked for again
+	if f == d.main {
+		d.read(f) // if it was restarted meanwhile
+	}
 }
 
 // next starts catch-up readers that waited for a free one.
@@ -369,6 +372,10 @@ func (d *destination) connect(s *sub) error {
 	err := d.attach(s)
 	if err != nil {
 		d.drop(s)
+		delete(d.subs, s.id.Client)
+	} else if s.ahead {
+		d.main.relieve() // nobody may be left whom the ring is full for
+		d.main.freed()
 	}
 	if old != nil && old != d.main {
 		d.leave(old, errLeft)
@@ -404,10 +411,17 @@ func (d *destination) start() error {
 		return ErrStopped
 	}
 	d.started = true
+	var err error
 	if d.main == nil {
-		if err := d.begin(); err != nil {
-			return err
+		err = d.begin()
+	} else {
+		err = d.attachAll()
+	}
+	if err != nil {
+		if d.main.err == nil {
+			d.main.err = &DestinationError{Destination: d.name, Err: err}
 		}
+		return err
 	}
 	d.read(d.main)
 	return nil
@@ -416,6 +430,11 @@ func (d *destination) start() error {
 // halt ends all readers and waiting gets for good; the caller waits for d.wg afterwards.
 func (d *destination) halt() {
 	d.gone = true
+	d.endReaders()
+}
+
+// endReaders ends all readers and wakes all gets.
+func (d *destination) endReaders() {
 	d.queue = nil
 	d.eachFeed(func(f *feed) {
 		f.run.queued = false
@@ -444,14 +463,7 @@ func (d *destination) fence(err error) {
 	}
 	d.fatal = &DestinationError{Destination: d.name, Err: err}
 	d.s.log.Error("another process owns the destination; it is stopped here", "destination", d.name, "error", err)
-	d.queue = nil
-	d.eachFeed(func(f *feed) {
-		f.run.queued = false
-		d.leave(f, errLeft)
-	})
-	for _, s := range d.subs {
-		s.wake()
-	}
+	d.endReaders()
 }
 
 // restart reads on what has failed.
@@ -460,7 +472,7 @@ func (d *destination) restart() error {
 		return ErrStopped
 	}
 	d.fatal = nil
-	d.eachFeed(func(f *feed) { f.err = nil })
+	d.eachFeed(func(f *feed) { f.err = nil }) // a cursor that does not agree fails again
 	if err := d.start(); err != nil {
 		return err
 	}
@@ -505,6 +517,9 @@ func (d *destination) get(ctx context.Context, id Identity, size Size, wait Wait
 			return nil, err
 		}
 		f := s.feed
+		if f == nil && d.main != nil && d.main.err != nil {
+			return nil, d.main.err
+		}
 		drained := !sc.full && (f == nil || s.rd == nil || sc.next == f.ring.Next())
 		if drained {
 			joined, err := d.more(s)
@@ -580,10 +595,7 @@ func (d *destination) moved(s *sub, freed bool) {
 func (d *destination) broken(err error) error {
 	d.fatal = &DestinationError{Destination: d.name, Err: err}
 	d.s.log.Error("destination stopped", "destination", d.name, "error", err)
-	d.eachFeed(func(f *feed) { d.leave(f, errLeft) })
-	for _, s := range d.subs {
-		s.wake()
-	}
+	d.endReaders()
 	return d.fatal
 }
 

@@ -21,10 +21,8 @@ const (
 
 // dirty notes that the subscription has something to save. mu is held.
 func (d *destination) dirty(s *sub) {
-	if s.run.moves == s.run.saved && d.s.opts.SaveInterval > 0 {
-		d.s.pokeSaver()
-	}
 	s.run.moves++
+	d.s.pokeSaver()
 }
 
 func (s *Server) pokeSaver() {
@@ -34,13 +32,27 @@ func (s *Server) pokeSaver() {
 	}
 }
 
-// save writes the subscription's record, unless its moves up to need are saved already. With tight, no
-// batch ids are reserved beyond those handed out: for one that takes no more. mu is not held.
-func (d *destination) save(ctx context.Context, s *sub, need int64, tight bool) error {
-	s.run.saveMu.Lock()
-	defer s.run.saveMu.Unlock()
+// lockSave takes the right to write the subscription's record.
+func (s *sub) lockSave(ctx context.Context) error {
+	select {
+	case <-s.run.saving:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sub) unlockSave() { s.run.saving <- struct{}{} }
+
+// save writes the subscription's record, unless its moves up to need are saved already. With last, it is the
+// last time: the subscription is no longer connected, and no batch ids are reserved beyond those handed out. mu is not held.
+func (d *destination) save(ctx context.Context, s *sub, need int64, last bool) error {
+	if err := s.lockSave(ctx); err != nil {
+		return err
+	}
+	defer s.unlockSave()
 	d.mu.Lock()
-	if s.run.saved >= need && !tight || s.run.forgotten {
+	if s.run.saved >= need && !last || s.run.forgotten {
 		d.mu.Unlock()
 		return nil
 	}
@@ -49,7 +61,7 @@ func (d *destination) save(ctx context.Context, s *sub, need int64, tight bool) 
 		return d.fatal // I8
 	}
 	live := meta.Record{Cursor: s.cursor, Filter: s.filter, BatchFloor: s.nextID - 1, SavedAt: d.s.clock.Now()}
-	if !tight {
+	if !last {
 		live.BatchFloor += idBlock
 	}
 	moves, r := s.run.moves, live.Clone()
@@ -74,6 +86,7 @@ func (d *destination) save(ctx context.Context, s *sub, need int64, tight bool) 
 	}
 	s.run.saveErr = nil
 	s.floor = r.BatchFloor
+	s.run.forgotten = last
 	s.run.saved, s.run.savedLast, s.run.savedAt = moves, r.Cursor.Last(), r.SavedAt
 	if s.run.savedCh != nil {
 		close(s.run.savedCh)
@@ -166,9 +179,9 @@ func (s *Server) saveDirty(ctx context.Context) bool {
 		d.mu.Unlock()
 		for _, x := range subs {
 			d.mu.Lock()
-			need, tight := x.run.moves, !x.run.connected
+			need, last := x.run.moves, !x.run.connected
 			d.mu.Unlock()
-			if d.save(ctx, x, need, tight) != nil {
+			if d.save(ctx, x, need, last) != nil {
 				ok = false
 				continue
 			}

@@ -168,16 +168,16 @@ func (s *Server) Stop(ctx context.Context) error {
 	if !first {
 		return nil
 	}
-	s.cancel()
-	var errs []error
-	if err := waitGroup(ctx, &s.wg); err != nil {
-		errs = append(errs, fmt.Errorf("cursors are still being saved: %w", err))
-	}
 	ds := s.all()
 	for _, d := range ds { // all begin to end before any is waited for
 		d.mu.Lock()
 		d.halt()
 		d.mu.Unlock()
+	}
+	s.cancel()
+	var errs []error
+	if err := waitGroup(ctx, &s.wg); err != nil {
+		errs = append(errs, fmt.Errorf("cursors are still being saved: %w", err))
 	}
 	for _, d := range ds {
 		errs = append(errs, d.close(ctx))
@@ -271,14 +271,12 @@ func (s *Server) Subscribe(ctx context.Context, id Identity, filter string, opts
 	}
 	defer d.unlockControl()
 	x, again, err := d.subscription(ctx, id, filter, o)
-	if err != nil {
+	if err != nil || again {
 		return err
-	}
-	if again {
-		return nil
 	}
 	// The first cursor must not move with a crash, and no batch id may be used twice.
 	if err := d.save(ctx, x, 1<<62, false); err != nil {
+		d.keep(x)
 		return fmt.Errorf("%s: cursor not saved: %w", id, err)
 	}
 	d.mu.Lock()
@@ -287,6 +285,16 @@ func (s *Server) Subscribe(ctx context.Context, id Identity, filter string, opts
 		return ErrStopped
 	}
 	return d.connect(x)
+}
+
+// keep goes on trying to save a subscription that could not be connected, if it replaces one that had to be saved.
+func (d *destination) keep(x *sub) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.subs[x.id.Client] != nil {
+		d.subs[x.id.Client] = x
+		d.dirty(x)
+	}
 }
 
 // subscription returns a subscription that is not connected yet, or replaces the filter
@@ -303,12 +311,17 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 		old.wake()
 		return nil, true, nil
 	}
-	x = &sub{id: id, filter: filter, matcher: o.matcher, nextID: 1}
-	if old != nil { // its last save has failed
-		x.cursor, x.nextID = old.cursor, old.nextID
-	}
+	x = newSub(id)
+	x.setFilter(filter, o.matcher)
 	d.mu.Unlock()
-	if old == nil {
+	if old != nil { // its last save has failed, and is tried again until this one takes over
+		if err := old.lockSave(ctx); err != nil {
+			return nil, false, err
+		}
+		old.run.forgotten = true
+		old.unlockSave()
+		x.cursor, x.nextID = old.cursor, old.nextID
+	} else {
 		r, err := d.s.store.Load(ctx, id)
 		switch {
 		case err == nil:
@@ -390,9 +403,11 @@ func (s *Server) Unsubscribe(ctx context.Context, id Identity) error {
 	}
 	d.mu.Unlock()
 	if x != nil {
-		x.run.saveMu.Lock()
-		defer x.run.saveMu.Unlock()
+		if err := x.lockSave(ctx); err != nil {
+			return err
+		}
 		x.run.forgotten = true
+		x.unlockSave()
 	}
 	return d.s.store.Delete(ctx, id)
 }
