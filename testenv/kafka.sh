@@ -150,9 +150,8 @@ CONF
 launch_broker() { # DIR ID: start the JVM, return at once
   local dir=$1/$2
   if [ ! -f "$dir/data/meta.properties" ]; then
-    # shellcheck disable=SC2086
-    java_run kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/server.properties" ${KAFKA_FORMAT_OPTS:-} \
-      >"$dir/format.log" 2>&1 || tail_and_die "formatting the data of broker $2 failed" "$dir/format.log"
+    java_run kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/server.properties" >"$dir/format.log" 2>&1 ||
+      tail_and_die "formatting the data of broker $2 failed" "$dir/format.log"
   fi
   [ ! -f "$dir/server.log" ] || mv "$dir/server.log" "$dir/server.log.old"
   # shellcheck disable=SC2086

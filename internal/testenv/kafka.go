@@ -40,14 +40,9 @@ func Kafka(t testing.TB) *KafkaCluster {
 // NewKafka starts a cluster for t alone. Settings are lines of server.properties, such as "message.max.bytes=2000000".
 func NewKafka(t testing.TB, brokers int, settings ...string) *KafkaCluster {
 	t.Helper()
-	return startKafka(t, nil, 0, brokers, settings...)
-}
-
-func startKafka(t testing.TB, env []string, port, brokers int, settings ...string) *KafkaCluster {
-	t.Helper()
 	dir := private(t, "kafka", "kafka.sh")
-	args := append([]string{"start", strconv.Itoa(port), dir, "--brokers", strconv.Itoa(brokers), "--"}, settings...)
-	line, err := run(env, "kafka.sh", args...)
+	args := append([]string{"start", "0", dir, "--brokers", strconv.Itoa(brokers), "--"}, settings...)
+	line, err := run(nil, "kafka.sh", args...)
 	if err != nil {
 		t.Fatal(err)
 	}
