@@ -98,7 +98,7 @@ func (b *broker) run() {
 		}
 		var version int16
 		if err == nil {
-			version, err = c.version(produceKey, minProduceVersion, maxProduceVersion)
+			version, err = c.version(produceKey, b.ses.s.minProduceVersion(), maxProduceVersion)
 			if err != nil {
 				c.Close()
 			}

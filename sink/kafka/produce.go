@@ -9,9 +9,10 @@ import (
 // Versions of the Produce API that are written and read here. 3 is the first with
 // record batches v2, 7 the first with zstd, 8 the last one that is not "flexible".
 const (
-	produceKey        = 0
-	minProduceVersion = 3
-	maxProduceVersion = 8
+	produceKey         = 0
+	minProduceVersion  = 3
+	zstdProduceVersion = 7
+	maxProduceVersion  = 8
 )
 
 // appendProduceHeader appends everything of a Produce request before its topics,

@@ -47,6 +47,14 @@ func New(o Options) (*Sink, error) {
 // clientTimeout is how long we wait for an answer to a Produce request.
 func (s *Sink) clientTimeout() time.Duration { return s.o.RequestTimeout + s.o.RequestTimeout/2 }
 
+// minProduceVersion is the lowest version of the Produce API that knows the compression.
+func (s *Sink) minProduceVersion() int16 {
+	if s.o.Compression == "zstd" {
+		return zstdProduceVersion
+	}
+	return minProduceVersion
+}
+
 func (s *Sink) session() (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,255 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol/createtopics"
+	"github.com/segmentio/kafka-go/protocol/initproducerid"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+const (
+	operationWrite       = 4        // AclOperation.WRITE, a bit in authorized operations
+	operationsUnknown    = -1 << 31 // the broker does not say
+	shortRetention       = 1 * time.Hour
+	configMaxMessage     = "max.message.bytes"
+	configMinISR         = "min.insync.replicas"
+	configRetention      = "retention.ms"
+	configRetentionBytes = "retention.bytes"
+	configUnclean        = "unclean.leader.election.enable"
+	configCleanup        = "cleanup.policy"
+)
+
+// Check looks at the brokers, our rights and the topics that Partitions was
+// asked for. It changes nothing.
+func (s *Sink) Check(ctx context.Context) []sink.Finding {
+	s.mu.Lock()
+	var topics []string
+	for name := range s.topics {
+		topics = append(topics, name)
+	}
+	s.mu.Unlock()
+	return s.CheckTopics(ctx, topics...)
+}
+
+// CheckTopics is Check for these topics, whether they exist or are to be created.
+// It may run at any time, beside all other methods but Close.
+func (s *Sink) CheckTopics(ctx context.Context, topics ...string) []sink.Finding {
+	topics = slices.Clone(topics)
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	c := &checker{s: s, ctx: ctx}
+	if !c.brokers() {
+		return c.found
+	}
+	c.producerID()
+	var ask []string
+	for _, name := range topics {
+		if err := checkTopicName(name); err != nil {
+			c.add(sink.SeverityError, "topic "+name, err.Error(), "change the sink's topic template")
+			continue
+		}
+		ask = append(ask, name)
+	}
+	if ask == nil {
+		ask = []string{} // none; a null list would mean all
+	}
+	res, err := askMetadata(ctx, s.admin, ask)
+	if err != nil {
+		c.add(sink.SeverityError, c.cluster(), "its metadata cannot be read: "+err.Error(), "")
+		return c.found
+	}
+	for i := range res.Topics {
+		c.topic(res, &res.Topics[i])
+	}
+	return c.found
+}
+
+func askMetadata(ctx context.Context, t *control, topics []string) (*metadata.Response, error) {
+	return ask[*metadata.Response](ctx, t, &metadata.Request{TopicNames: topics, IncludeTopicAuthorizedOperations: true})
+}
+
+type checker struct {
+	s     *Sink
+	ctx   context.Context
+	found []sink.Finding
+}
+
+func (c *checker) add(severity, where, what, remedy string) {
+	c.found = append(c.found, sink.Finding{Severity: severity, What: what, Where: where, Remedy: remedy})
+}
+
+func (c *checker) cluster() string { return "Kafka at " + strings.Join(c.s.o.Brokers, ",") }
+
+func (c *checker) tool(name, args string) string {
+	return name + " --bootstrap-server " + c.s.o.Brokers[0] + " " + args
+}
+
+// brokers connects to every configured address.
+func (c *checker) brokers() (any bool) {
+	type fault struct {
+		addr string
+		err  error
+	}
+	var faults []fault
+	for _, addr := range c.s.o.Brokers {
+		conn, err := c.s.dial.dial(c.ctx, addr)
+		if err == nil {
+			_, err = conn.version(produceKey, c.s.minProduceVersion(), maxProduceVersion)
+			conn.Close()
+		}
+		if err != nil {
+			faults = append(faults, fault{addr, err})
+			continue
+		}
+		any = true
+	}
+	severity := sink.SeverityWarning
+	if !any {
+		severity = sink.SeverityError
+	}
+	for _, f := range faults {
+		remedy := "start the broker, or correct the sink's brokers"
+		var auth *AuthError
+		if errors.As(f.err, &auth) {
+			remedy = "correct the sink's sasl settings, or create the user: " + c.tool("kafka-configs.sh", "--alter --add-config 'SCRAM-SHA-512=[password=...]' --entity-type users --entity-name NAME")
+		}
+		c.add(severity, "broker "+f.addr, f.err.Error(), remedy)
+	}
+	return any
+}
+
+func (c *checker) producerID() {
+	var err error
+	for n := 1; n <= 10; n++ { // a fresh broker asks for patience
+		var res *initproducerid.Response
+		res, err = ask[*initproducerid.Response](c.ctx, c.s.admin, &initproducerid.Request{TransactionTimeoutMs: 60_000, ProducerID: -1, ProducerEpoch: -1})
+		if err == nil && res.ErrorCode != codeNoError {
+			err = &Error{Code: res.ErrorCode}
+			if !retriable(res.ErrorCode) {
+				break
+			}
+		}
+		if err == nil || sleep(c.ctx, backoff(n)) != nil {
+			break
+		}
+	}
+	if err != nil {
+		c.add(sink.SeverityError, c.cluster(), "no producer id can be had: "+err.Error(),
+			c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Write --topic TOPIC (or --operation IdempotentWrite --cluster)"))
+	}
+}
+
+func (c *checker) topic(res *metadata.Response, t *metadata.ResponseTopic) {
+	where := "topic " + t.Name
+	switch t.ErrorCode {
+	case codeNoError, codeLeaderNotAvailable:
+	case codeUnknownTopic:
+		c.missing(res, t.Name)
+		return
+	case codeTopicNotAuthorized:
+		c.add(sink.SeverityError, where, "the sink's user may not see it", c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Write --topic "+t.Name))
+		return
+	default:
+		c.add(sink.SeverityError, where, (&Error{Code: t.ErrorCode}).Error(), "")
+		return
+	}
+	if ops := t.TopicAuthorizedOperations; ops != operationsUnknown && ops != 0 && ops&(1<<operationWrite) == 0 {
+		c.add(sink.SeverityError, where, "the sink's user may not write to it", c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Write --topic "+t.Name))
+	}
+	replicas, leaderless, behind := 0, 0, 0
+	for _, p := range t.Partitions {
+		if replicas == 0 || len(p.ReplicaNodes) < replicas {
+			replicas = len(p.ReplicaNodes)
+		}
+		if p.LeaderID < 0 {
+			leaderless++
+		} else if len(p.IsrNodes) < len(p.ReplicaNodes) {
+			behind++
+		}
+	}
+	if leaderless > 0 {
+		c.add(sink.SeverityError, where, fmt.Sprintf("%d of %d partitions have no leader", leaderless, len(t.Partitions)), "start the brokers that hold them")
+	}
+	if behind > 0 {
+		c.add(sink.SeverityWarning, where, fmt.Sprintf("%d of %d partitions have replicas that are not in sync", behind, len(t.Partitions)), "start the missing brokers")
+	}
+	if replicas == 1 {
+		c.add(sink.SeverityWarning, where, "its replication factor is 1: confirmed messages are lost with one broker's disk",
+			c.tool("kafka-reassign-partitions.sh", "... with three replicas"))
+	}
+	c.settings(t.Name, replicas)
+}
+
+func (c *checker) missing(res *metadata.Response, name string) {
+	where := "topic " + name
+	if !c.s.o.Topics.Create {
+		c.add(sink.SeverityError, where, "it does not exist, and the sink is not configured to create topics",
+			c.tool("kafka-topics.sh", "--create --topic "+name+" --partitions N --replication-factor R")+", or topics: create: true")
+		return
+	}
+	if c.s.o.Topics.ReplicationFactor == 1 {
+		c.add(sink.SeverityWarning, where, "it will be created with replication factor 1: confirmed messages are lost with one broker's disk", "set the sink's topics replication to 3")
+	}
+	var r *createtopics.ResponseTopic
+	ans, err := c.s.askController(c.ctx, res, c.s.createRequest(name, true))
+	if err == nil && len(ans.Topics) == 1 {
+		r = &ans.Topics[0]
+	}
+	switch {
+	case err != nil:
+		c.add(sink.SeverityWarning, where, "whether it can be created is not known: "+err.Error(), "")
+	case r != nil && r.ErrorCode != codeNoError && r.ErrorCode != codeTopicExists:
+		c.add(sink.SeverityError, where, c.s.createError(name, r).Error(), c.tool("kafka-topics.sh", "--create --topic "+name+" --partitions N --replication-factor R"))
+	}
+}
+
+func (c *checker) settings(name string, replicas int) {
+	where := "topic " + name
+	conf, err := c.s.describeTopic(c.ctx, name)
+	if err != nil {
+		c.add(sink.SeverityInfo, where, "its settings cannot be read ("+err.Error()+"): the size limit shows only when the broker refuses a message",
+			c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation DescribeConfigs --topic "+name))
+		return
+	}
+	number := func(key string) (int64, bool) {
+		n, err := strconv.ParseInt(conf[key], 10, 64)
+		return n, err == nil
+	}
+	alter := func(setting string) string {
+		return c.tool("kafka-configs.sh", "--alter --entity-type topics --entity-name "+name+" --add-config "+setting)
+	}
+	switch n, ok := number(configMinISR); {
+	case !ok:
+	case int(n) > max(replicas, 1):
+		c.add(sink.SeverityError, where, fmt.Sprintf("min.insync.replicas is %d, but there are %d replicas: nothing can be written", n, replicas), alter(fmt.Sprintf("%s=%d", configMinISR, max(replicas-1, 1))))
+	case replicas > 1 && n == 1:
+		c.add(sink.SeverityWarning, where, "min.insync.replicas is 1: a message confirmed by the leader alone is lost with it", alter(configMinISR+"=2"))
+	case replicas > 1 && int(n) == replicas:
+		c.add(sink.SeverityWarning, where, fmt.Sprintf("min.insync.replicas is %d of %d replicas: one broker down stops the sink", n, replicas), alter(fmt.Sprintf("%s=%d", configMinISR, replicas-1)))
+	}
+	if conf[configUnclean] == "true" {
+		c.add(sink.SeverityWarning, where, "unclean leader election is on: confirmed messages can be lost when a broker dies", alter(configUnclean+"=false"))
+	}
+	deletes := strings.Contains(conf[configCleanup], "delete")
+	if ms, ok := number(configRetention); ok && deletes && ms >= 0 && time.Duration(ms)*time.Millisecond < shortRetention {
+		c.add(sink.SeverityWarning, where, fmt.Sprintf("messages are deleted after %v (retention.ms)", time.Duration(ms)*time.Millisecond), alter(configRetention+"=604800000"))
+	}
+	if n, ok := number(configRetentionBytes); ok && deletes && n >= 0 {
+		c.add(sink.SeverityInfo, where, fmt.Sprintf("a partition keeps its last %d bytes only (retention.bytes)", n), "")
+	}
+	if strings.Contains(conf[configCleanup], "compact") {
+		c.add(sink.SeverityInfo, where, "it is compacted: the broker refuses messages without a key", "")
+	}
+	if n, ok := number(configMaxMessage); ok && n < DefaultBatchBytes {
+		c.add(sink.SeverityWarning, where, fmt.Sprintf("max.message.bytes is %d, less than Kafka's default: a larger row stops the sink", n), alter(configMaxMessage+"=1048588"))
+	}
+}

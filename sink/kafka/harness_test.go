@@ -1,0 +1,112 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/sinktest"
+)
+
+var topicNumber atomic.Int64
+
+// harness runs the sinks' conformance suite against a cluster.
+func harness(brokers []string, o Options) sinktest.Harness {
+	o.Brokers = brokers
+	return sinktest.Harness{
+		Open: func(t testing.TB, b sinktest.Bounds) sink.Sink {
+			o := o
+			o.Logger = quiet()
+			o.MaxInFlightBytes, o.MaxInFlightMessages = b.Bytes, int64(b.Messages)
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		NewTopic: func(t testing.TB, partitions int32) string {
+			name := fmt.Sprintf("conformance-%d-%x", topicNumber.Add(1), rand.Uint64())
+			withAdmin(t, brokers, func(ctx context.Context, c *kadm.Client) error {
+				_, err := c.CreateTopic(ctx, partitions, -1, nil, name)
+				return err
+			})
+			return name
+		},
+		Read:       func(t testing.TB, topic string, p int32) []sinktest.Stored { return readPartition(t, brokers, topic, p) },
+		Partitions: 6,
+		EmptyKey:   true,
+		Refuse: func(m *sink.Message) {
+			m.Value = make([]byte, 3<<20)
+			rnd := rand.NewChaCha8([32]byte{1})
+			rnd.Read(m.Value) //nolint:errcheck // cannot fail
+		},
+	}
+}
+
+func withAdmin(t testing.TB, brokers []string, f func(context.Context, *kadm.Client) error) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := f(ctxFor(t, patience), kadm.NewClient(cl)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readPartition returns everything that a partition holds now, read by another client.
+func readPartition(t testing.TB, brokers []string, topic string, p int32) []sinktest.Stored {
+	t.Helper()
+	var end int64
+	withAdmin(t, brokers, func(ctx context.Context, c *kadm.Client) error {
+		ends, err := c.ListEndOffsets(ctx, topic)
+		if err == nil {
+			err = ends.Error()
+		}
+		o, _ := ends.Lookup(topic, p)
+		end = o.Offset
+		return err
+	})
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().AtStart()}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx := ctxFor(t, patience)
+	var out []sinktest.Stored
+	for next := int64(0); next < end; {
+		for _, r := range cl.PollFetches(ctx).Records() {
+			if r.Offset >= end {
+				break
+			}
+			s := sinktest.Stored{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
+			for _, h := range r.Headers {
+				s.Headers = append(s.Headers, sink.Header{Name: h.Key, Value: h.Value})
+			}
+			out = append(out, s)
+			next = r.Offset + 1
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("reading %s/%d: at offset %d of %d: %v", topic, p, next, end, ctx.Err())
+		}
+	}
+	return out
+}
+
+func TestConformanceFake(t *testing.T) {
+	for _, inflight := range []int{1, 5} {
+		t.Run(fmt.Sprintf("%d in flight", inflight), func(t *testing.T) {
+			c := fakeCluster(t, kfake.NumBrokers(3))
+			sinktest.Run(t, harness(c.ListenAddrs(), Options{RequestsInFlight: inflight}))
+		})
+	}
+}
