@@ -32,9 +32,9 @@ type run struct {
 //     understood as "binary". An empty or unknown name is an error, since text
 //     must not be guessed (I6). ENUM and SET may leave it empty: their Members are UTF-8;
 //   - Members for ENUM and SET; without them only the index or mask can be had;
-//   - SQLType, but only for MariaDB's temporals from before
-//     mysql56_temporal_format (types 7, 11 and 12), whose fraction digits the
-//     log does not tell: "datetime(3)" or the like. When empty, no fraction;
+//   - SQLType, but only for temporals from before MySQL 5.6 and MariaDB's
+//     mysql56_temporal_format (types 7, 11 and 12): "datetime", "time(3)" or the
+//     like, since the log does not tell how many digits, and so bytes, MariaDB's have;
 //   - Logical for MariaDB's UUID, INET4 and INET6 columns, which the log shows as BINARY.
 //
 // An error names schema, table, column and type code.
@@ -250,8 +250,12 @@ func (l Logical) String() string {
 }
 
 // declaredFraction returns n of a declared type like "datetime(n)", 0 without
-// parentheses.
+// parentheses; what follows does not matter.
 func declaredFraction(sqlType string) (int, error) {
+	if sqlType == "" {
+		// I6: without it the width of the value is a guess.
+		return 0, fmt.Errorf("fraction digits of the old temporal format unknown: have the schema read from information_schema, or rebuild the table with ALTER TABLE ... FORCE")
+	}
 	i := strings.IndexByte(sqlType, '(')
 	if i < 0 {
 		return 0, nil

@@ -116,12 +116,9 @@ func appendDigits(dst []byte, u uint64, n int) []byte {
 // appendFloat appends the shortest decimal that reads back to the same number
 // of 32 or 64 bits, in the form of MySQL's my_gcvt: positional from 1e-15 up to
 // 15 digits before the point or when digits follow it, else with an exponent
-// that has neither plus sign nor leading zeros.
+// that has neither plus sign nor leading zeros. f must be finite.
 func appendFloat(dst []byte, f float64, size int) []byte {
 	var buf [32]byte
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return strconv.AppendFloat(dst, f, 'g', -1, size) // no server stores it
-	}
 	e := strconv.AppendFloat(buf[:0], f, 'e', -1, size) // [-]d[.ddd]e±dd
 	if e[0] == '-' {
 		dst = append(dst, '-')

@@ -111,7 +111,7 @@ func (w *jsonWriter) value(typ byte, b []byte, depth int) error {
 		case jsonUint64:
 			w.dst = strconv.AppendUint(w.dst, u, 10)
 		default:
-			w.double(math.Float64frombits(u))
+			return w.double(math.Float64frombits(u))
 		}
 		return nil
 	case jsonString:
@@ -223,15 +223,19 @@ func jsonBytes(b []byte) ([]byte, error) {
 }
 
 // double writes a number that always looks like a floating-point one.
-func (w *jsonWriter) double(f float64) {
+func (w *jsonWriter) double(f float64) error {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return errJSON
+	}
 	start := len(w.dst)
 	w.dst = appendFloat(w.dst, f, 64)
 	for _, x := range w.dst[start:] {
 		if x == '.' || x == 'e' {
-			return
+			return nil
 		}
 	}
 	w.dst = append(w.dst, ".0"...)
+	return nil
 }
 
 // opaque writes a value of a type that JSON does not have: the type code, a
@@ -316,10 +320,15 @@ func (w *jsonWriter) temporal(typ byte, v int64) error {
 }
 
 // jsonEscape tells for each byte what follows the backslash: 0 for none, 'u'
-// for a code in four hex digits.
+// for a code in four hex digits, jsonHigh for a byte of a longer character.
 var jsonEscape = func() (t [256]byte) {
-	for i := range 0x20 {
-		t[i] = 'u'
+	for i := range t {
+		switch {
+		case i < 0x20:
+			t[i] = 'u'
+		case i >= utf8.RuneSelf:
+			t[i] = jsonHigh
+		}
 	}
 	for from, to := range map[byte]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'} {
 		t[from] = to
@@ -327,17 +336,27 @@ var jsonEscape = func() (t [256]byte) {
 	return t
 }()
 
+const jsonHigh = 1
+
 // quote writes a string of the document with the server's escapes. Bytes that
 // are not UTF-8 become U+FFFD.
 func (w *jsonWriter) quote(s []byte) {
-	if !utf8.Valid(s) {
-		s = appendValid(nil, s)
-	}
 	dst := append(w.dst, '"')
-	from := 0
-	for i, x := range s {
+	from, checked := 0, false
+	for i := 0; i < len(s); i++ {
+		x := s[i]
 		e := jsonEscape[x]
 		if e == 0 {
+			continue
+		}
+		if e == jsonHigh {
+			if !checked {
+				checked = true
+				if !utf8.Valid(s[i:]) {
+					dst = append(dst, s[from:i]...)
+					s, from, i = appendValid(nil, s[i:]), 0, -1
+				}
+			}
 			continue
 		}
 		dst = append(append(dst, s[from:i]...), '\\', e)

@@ -200,13 +200,15 @@ func oracleColumns(kind string) []oracleColumn {
 		out = append(out, oracleColumn{fmt.Sprintf("b%d", n), fmt.Sprintf("bit(%d)", n), []string{"0", fmt.Sprint(top), fmt.Sprint(top/2 + 1)},
 			func(r *rand.Rand) string { return fmt.Sprint(r.Uint64() & top) }})
 	}
-	if kind == "mysql" {
+	switch kind {
+	case "mysql56", "mariadb102":
+	case "mysql":
 		out = append(out,
 			oracleColumn{"js", "json", jsonEdges, randomJSON},
 			oracleColumn{"ve", "vector(4)", []string{"TO_VECTOR('[1,2.5,-3e10,0.1]')", "TO_VECTOR('[0]')"}, func(r *rand.Rand) string {
 				return fmt.Sprintf("TO_VECTOR('[%v,%v]')", r.Float32(), r.Float32()*1e20)
 			}})
-	} else {
+	default:
 		out = append(out,
 			oracleColumn{"js", "json", []string{`'{"a": 1}'`, "'[]'"}, func(r *rand.Rand) string { return fmt.Sprintf(`'{"k":%d}'`, r.IntN(1000)) }},
 			oracleColumn{"uu", "uuid", []string{"'00112233-4455-1677-8899-aabbccddee00'", "'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"},
@@ -404,7 +406,7 @@ func collect(t *testing.T, events []captured) (table *Table, before, after [][]s
 // TestEveryTypeAsServer proves that every type's edge and random values read
 // from the binlog are what SELECT shows, in all images.
 func TestEveryTypeAsServer(t *testing.T) {
-	for _, kind := range []string{"mysql", "mariadb", "mariadb11"} {
+	for _, kind := range []string{"mysql", "mariadb", "mariadb11", "mysql56", "mariadb102"} {
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.MySQL(t, kind)
 			t.Log(s.Query("SELECT VERSION()"))
@@ -414,9 +416,16 @@ func TestEveryTypeAsServer(t *testing.T) {
 	}
 }
 
+// TestOldTemporalsAsServer proves the same for MariaDB's temporal types from
+// before mysql56_temporal_format, whose fractions only information_schema knows.
+func TestOldTemporalsAsServer(t *testing.T) {
+	s := testenv.NewMySQL(t, "mariadb", "--mysql56-temporal-format=OFF")
+	everyType(t, s, s.Database(), temporalColumns(), 300)
+}
+
 func everyType(t *testing.T, s *testenv.Server, db string, columns []oracleColumn, random int) {
 	s.Exec("SET time_zone='+00:00', sql_mode='ALLOW_INVALID_DATES', NAMES utf8mb4, SESSION group_concat_max_len=10000000")
-	if !s.MariaDB() {
+	if s.Kind == "mysql" {
 		s.Exec("SET SESSION cte_max_recursion_depth=100000")
 	}
 	// Tables of 40 columns keep rows within the server's limits.

@@ -117,9 +117,9 @@ func (v Value) AppendTextIn(dst []byte, loc *time.Location) ([]byte, error) {
 	case ClassEnum, ClassSet:
 		out, err = c.appendLabels(dst, littleEndian(raw))
 	case ClassFloat:
-		out = appendFloat(dst, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), 32)
+		out, err = appendFinite(dst, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), 32)
 	case ClassDouble:
-		out = appendFloat(dst, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
+		out, err = appendFinite(dst, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
 	case ClassBit:
 		out = strconv.AppendUint(dst, bigEndian(raw), 10)
 	case ClassYear:
@@ -276,6 +276,14 @@ func (c *Column) appendLabels(dst []byte, n uint64) ([]byte, error) {
 		dst = append(dst, c.Members[bits.TrailingZeros64(n)]...)
 	}
 	return dst, nil
+}
+
+// appendFinite refuses what no server stores.
+func appendFinite(dst []byte, f float64, size int) ([]byte, error) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return dst, errors.New("not a finite number")
+	}
+	return appendFloat(dst, f, size), nil
 }
 
 // appendVector appends the elements of a VECTOR: 32-bit floats, little-endian.
