@@ -169,9 +169,13 @@ func (f Format) values(t *testing.T) {
 	}
 }
 
-// allocates lists what event itself cannot decode without allocating:
-// character sets that go through a decoder, and packed values.
+// allocates lists what cannot be written without allocating: character sets
+// that go through a decoder, packed values, and MariaDB's JSON, which may turn
+// out to be none.
 func allocates(c *event.Column) bool {
+	if c.Logical == event.LogicalJSON {
+		return true
+	}
 	switch c.Charset {
 	case "", "binary", "utf8mb4", "utf8mb3", "latin1":
 		return c.Type == TypePackedBlob || c.Charset == "latin1"

@@ -100,9 +100,10 @@ func Parse(sql []byte) Head {
 	}
 	switch h.Object {
 	case Database:
-		if name, ok := l.identifier(); ok {
-			h.Schema = name
+		if h.Verb == Alter && l.databaseOption() {
+			return h // ALTER DATABASE CHARACTER SET x: the session's own
 		}
+		h.Schema, _ = l.identifier()
 	case Index:
 		if _, ok := l.identifier(); !ok {
 			return h
@@ -212,6 +213,17 @@ func (l *lexer) modifiers() {
 			return
 		}
 	}
+}
+
+// databaseOption reports whether an option of ALTER DATABASE comes next instead
+// of a name. Some of the words could be names too; then neither is taken.
+func (l *lexer) databaseOption() bool {
+	for _, w := range [...]string{"CHARACTER", "CHARSET", "COLLATE", "COMMENT", "DEFAULT", "ENCRYPTION", "READ", "UPGRADE"} {
+		if l.word(w) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *lexer) identifier() (string, bool) {

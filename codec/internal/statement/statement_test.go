@@ -34,6 +34,8 @@ func TestParse(t *testing.T) {
 		{"TRUNCATE TABLE `a`.`b`", Head{Verb: Truncate, Object: Table, Schema: "a", Name: "b"}},
 		{"CREATE DATABASE IF NOT EXISTS x", Head{Verb: Create, Object: Database, Schema: "x"}},
 		{"ALTER SCHEMA x /*!40100 CHARACTER SET utf8mb4 */", Head{Verb: Alter, Object: Database, Schema: "x"}},
+		{"ALTER DATABASE DEFAULT COLLATE x", Head{Verb: Alter, Object: Database}},
+		{"ALTER DATABASE `default` COLLATE x", Head{Verb: Alter, Object: Database, Schema: "default"}},
 		{"DROP DATABASE `x`", Head{Verb: Drop, Object: Database, Schema: "x"}},
 		{"CREATE UNIQUE INDEX i USING BTREE ON a.t (c)", Head{Verb: Create, Object: Index, Schema: "a", Name: "t"}},
 		{"DROP INDEX IF EXISTS i ON t", Head{Verb: Drop, Object: Index, Name: "t"}},

@@ -1,0 +1,287 @@
+package maxwell
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/codectest"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newCodec(t testing.TB, o Options) *Codec {
+	t.Helper()
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// everything is the options with all output switched on.
+func everything() Options {
+	o := Defaults()
+	o.BinlogPosition, o.GTIDPosition, o.ServerID, o.ThreadID = true, true, true, true
+	o.PrimaryKeys, o.PrimaryKeyColumns = true, true
+	o.KeyFormat = "array"
+	return o
+}
+
+// read takes a message apart as strictly as it can.
+func read(value []byte) (codectest.Message, error) {
+	var m struct {
+		Database, Table, Type string
+		TS                    int64
+		XID                   uint64
+		XOffset               *int64
+		Commit                *bool
+		Position              string
+		GTID                  string
+		ServerID              uint32            `json:"server_id"`
+		ThreadID              uint32            `json:"thread_id"`
+		PrimaryKey            []json.RawMessage `json:"primary_key"`
+		PrimaryKeyColumns     []string          `json:"primary_key_columns"`
+		Data, Old             map[string]json.RawMessage
+	}
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return codectest.Message{}, err
+	}
+	out := codectest.Message{Schema: m.Database, Table: m.Table, Op: m.Type, Data: m.Data, Old: m.Old}
+	switch {
+	case m.TS != 1700000000 || m.XID != 23:
+		return out, fmt.Errorf("ts %d, xid %d", m.TS, m.XID)
+	case m.Commit != nil || m.XOffset == nil || *m.XOffset != 2:
+		return out, fmt.Errorf("commit or xoffset")
+	case (m.Type == "update") != (m.Old != nil):
+		return out, fmt.Errorf("old of %s: %v", m.Type, m.Old)
+	case m.Data == nil || len(m.PrimaryKey) != len(m.PrimaryKeyColumns):
+		return out, fmt.Errorf("data, primary_key or primary_key_columns")
+	}
+	order := []string{"database", "table", "type", "ts", "xid", "xoffset", "position", "gtid", "server_id", "thread_id",
+		"primary_key", "primary_key_columns", "data", "old"}
+	keys, err := codectest.Keys(value)
+	if err != nil || !slices.IsSortedFunc(keys, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) }) {
+		return out, fmt.Errorf("order of the keys: %v (%v)", keys, err)
+	}
+	return out, nil
+}
+
+// textOf undoes the encodings that docs/formats.md describes.
+func textOf(col *event.Column, v json.RawMessage) (string, error) {
+	switch col.Class {
+	case event.ClassInt, event.ClassUint, event.ClassDecimal, event.ClassBit, event.ClassVector, event.ClassJSON:
+		return string(v), nil
+	case event.ClassFloat, event.ClassDouble:
+		return strings.TrimSuffix(string(v), ".0"), nil
+	case event.ClassYear:
+		return fmt.Sprintf("%04s", v), nil
+	case event.ClassSet:
+		var labels []string
+		err := json.Unmarshal(v, &labels)
+		return strings.Join(labels, ","), err
+	case event.ClassGeometry:
+		var s string
+		err := json.Unmarshal(v, &s)
+		if s == "POINT (1 2)" {
+			s = string(codectest.Point)
+		}
+		return s, err
+	case event.ClassText:
+		if col.Logical == event.LogicalJSON && v[0] != '"' {
+			return strings.Replace(string(v), "[ 1]", "[\n1]", 1), nil
+		}
+	}
+	var s string
+	if err := json.Unmarshal(v, &s); err != nil {
+		return "", err
+	}
+	switch {
+	case col.Logical == event.LogicalJSON && s == "str":
+		s = `"str"`
+	case col.Class == event.ClassBinary, col.Class == event.ClassVarbinary, col.Class == event.ClassBlob:
+		b, err := base64.StdEncoding.DecodeString(s)
+		return string(b), err
+	}
+	return s, nil
+}
+
+func TestConformance(t *testing.T) {
+	for name, o := range map[string]Options{"defaults": Defaults(), "everything": everything()} {
+		t.Run(name, func(t *testing.T) {
+			f := codectest.Format{New: func() codec.Codec { return newCodec(t, o) }, Read: read, Text: textOf}
+			if o.PrimaryKeys {
+				f.Read = func(value []byte) (codectest.Message, error) {
+					m, err := read(value)
+					if err == nil && !bytes.Contains(value, []byte(`,"position":"binlog.000007:4551","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:23","server_id":1,"thread_id":44,"primary_key":[`)) {
+						err = fmt.Errorf("something is missing")
+					}
+					return m, err
+				}
+			}
+			codectest.Run(t, f)
+		})
+	}
+}
+
+func TestGolden(t *testing.T) {
+	codectest.Golden(t, "testdata/default.golden", newCodec(t, Defaults()))
+	codectest.Golden(t, "testdata/everything.golden", newCodec(t, everything()))
+}
+
+func FuzzRow(f *testing.F) { codectest.Fuzz(f, newCodec(f, Defaults())) }
+
+func TestOptions(t *testing.T) {
+	if _, err := New(Options{KeyFormat: "map"}); err == nil {
+		t.Error("no error")
+	}
+	tab := codectest.Shop(t)
+	r := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.Null, codectest.Null, codectest.Absent})
+	for _, x := range []struct {
+		o    Options
+		last bool
+		want string
+	}{
+		{Defaults(), false, `"xid":23,"xoffset":2,"data":{"id":7,"name":null,"qty":null}}`},
+		{Defaults(), true, `"xid":23,"commit":true,"data":{"id":7,"name":null,"qty":null}}`},
+		{Options{Nulls: true, CommitInfo: true}, false, `"xid":23,"data":{"id":7,"name":null,"qty":null}}`},
+		{Options{XOffset: true}, true, `"data":{"id":7}}`},
+	} {
+		r.Last = x.last
+		out, err := newCodec(t, x.o).AppendRow(nil, r)
+		want := `{"database":"shop","table":"item","type":"insert","ts":1700000000,` + x.want
+		if err != nil || string(out) != want {
+			t.Errorf("%+v\n got %s, %v\nwant %s", x.o, out, err, want)
+		}
+	}
+}
+
+func TestZeroDates(t *testing.T) {
+	o := Defaults()
+	o.NullZeroDates = true
+	c := newCodec(t, o)
+	for _, cs := range codectest.Cases() {
+		tab := codectest.Table(t, cs)
+		switch tab.Columns[2].Class {
+		case event.ClassDate, event.ClassDatetime, event.ClassTimestamp, event.ClassTime:
+		default:
+			continue
+		}
+		for _, e := range cs.Edges {
+			r := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(1, 8)), codectest.V(nil), codectest.V(e.Raw)})
+			out, err := c.AppendRow(nil, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := `"` + e.Text + `"`
+			if strings.HasPrefix(e.Text, "0000-00-00") {
+				want = "null"
+			}
+			if !bytes.HasSuffix(out, []byte(want+"}}")) {
+				t.Errorf("%s %s: %s", tab.Columns[2].SQLType, e.Text, out)
+			}
+		}
+	}
+}
+
+func TestKey(t *testing.T) {
+	tab := codectest.Compile(t, &event.Table{Schema: "shop", Name: "t", Key: []int{1, 0}, Columns: []event.Column{
+		{Name: "Name", Type: codectest.TypeVarchar, Meta: 80, Charset: "utf8mb4"}, {Name: "ID", Type: codectest.TypeLong}}})
+	r := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V([]byte("x\"y")), codectest.V(codectest.Le(7, 4))})
+	hash, array := newCodec(t, Defaults()), newCodec(t, everything())
+	for _, x := range []struct {
+		c    *Codec
+		key  []int
+		want string
+	}{
+		{hash, []int{1}, `{"database":"shop","table":"t","pk.id":7}`},
+		{hash, tab.Key, `{"database":"shop","table":"t","pk.id":7,"pk.name":"x\"y"}`},
+		{array, []int{1}, `["shop","t",[{"id":7}]]`},
+		{array, tab.Key, `["shop","t",[{"id":7},{"name":"x\"y"}]]`},
+		{hash, nil, `{"database":"shop","table":"t","_uuid":"01ab600d-7b7c-5f2d-8a4e-d116b29af456"}`},
+		{array, nil, `["shop","t",[{"_uuid":"01ab600d-7b7c-5f2d-8a4e-d116b29af456"}]]`},
+	} {
+		got, err := x.c.AppendKey(nil, r, x.key)
+		if err != nil || string(got) != x.want {
+			t.Errorf("key %v: %s, %v; want %s", x.key, got, err, x.want)
+		}
+	}
+}
+
+// TestUUID: I5, the identity of a row without key. The expected values are
+// Python's uuid.uuid5 of the namespace and the name in the comment.
+func TestUUID(t *testing.T) {
+	tab := codectest.Shop(t)
+	e := codectest.Event(tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.Null, codectest.Null, codectest.Null})
+	uuid := func(txn *event.Txn, index int64) string {
+		e.Txn, e.Index = txn, index
+		return string(appendUUID(nil, codectest.Scan(t, e)))
+	}
+	noGTID := *codectest.Txn
+	noGTID.GTID = event.GTID{}
+	mariaDB := noGTID
+	mariaDB.GTID = event.GTID{Domain: 0, Server: 1, Seq: 7}
+	for _, x := range []struct {
+		got, want string
+	}{
+		{uuid(codectest.Txn, 2), "01ab600d-7b7c-5f2d-8a4e-d116b29af456"}, // 3e11fa47-71ca-11e1-9e33-c80aa9429562:23#2
+		{uuid(&mariaDB, 0), "414ada25-f541-583e-804f-132441d31f78"},      // 0-1-7#0
+		{uuid(&noGTID, 10), "7902171e-b8cf-5616-980d-194a0398f657"},      // 3e11fa47-71ca-11e1-9e33-c80aa9429562/binlog.000007:4000#10
+	} {
+		if x.got != x.want {
+			t.Errorf("got %s, want %s", x.got, x.want)
+		}
+	}
+}
+
+func TestXID(t *testing.T) {
+	noGTID := *codectest.Txn
+	noGTID.GTID = event.GTID{}
+	for want, e := range map[uint64]*event.Event{
+		23:   {Txn: codectest.Txn},
+		4000: {Txn: &noGTID},
+		4551: {Start: 4551},
+	} {
+		if got := xid(e); got != want {
+			t.Errorf("xid %d, want %d", got, want)
+		}
+	}
+}
+
+func TestDDL(t *testing.T) {
+	c := newCodec(t, everything())
+	for _, x := range []struct{ sql, typ, names string }{
+		{"CREATE TABLE nums (id INT)", "table-create", `"database":"shop","table":"nums"`},
+		{"ALTER TABLE x.pairs ADD w INT", "table-alter", `"database":"x","table":"pairs"`},
+		{"RENAME TABLE docs TO docs2", "table-alter", `"database":"shop","table":"docs"`},
+		{"RENAME TABLE a TO b, c TO a", "table-alter", `"database":"shop"`},
+		{"DROP TABLE a, b", "table-drop", `"database":"shop"`},
+		{"DROP TABLE `nokey` /* generated by server */", "table-drop", `"database":"shop","table":"nokey"`},
+		{"TRUNCATE TABLE nokey", "table-truncate", `"database":"shop","table":"nokey"`},
+		{"CREATE INDEX i ON t (c)", "table-alter", `"database":"shop","table":"t"`},
+		{"CREATE DATABASE y", "database-create", `"database":"y"`},
+		{"ALTER DATABASE CHARACTER SET latin1", "database-alter", `"database":"shop"`},
+		{"DROP DATABASE y", "database-drop", `"database":"y"`},
+		{"CREATE VIEW v AS SELECT 1", "statement", `"database":"shop"`},
+	} {
+		out, err := c.AppendDDL(nil, codectest.DDL("shop", x.sql))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(`{"type":%q,%s,"ts":1700000000000,"sql":%q,"position":"binlog.000007:4551","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:23"}`,
+			x.typ, x.names, x.sql)
+		if string(out) != want {
+			t.Errorf("%s\n got %s\nwant %s", x.sql, out, want)
+		}
+	}
+}
