@@ -65,8 +65,8 @@ func (s *Sink) topic(ctx context.Context, name string) (*topic, error) {
 			s.o.Logger.Warn("kafka: asking for a topic: will be repeated", "topic", name, "attempt", n, "error", err)
 		}
 		s.retries.Add(1)
-		if err := sleep(ctx, backoff(n)); err != nil {
-			return nil, err
+		if end := sleep(ctx, backoff(n)); end != nil {
+			return nil, fmt.Errorf("%w (last error: %w)", end, err)
 		}
 	}
 }
