@@ -20,9 +20,9 @@ type Identity struct {
 func (id Identity) String() string { return id.Destination + "/" + id.Client }
 
 // maxName bounds the names of destinations and clients, in bytes.
-const maxName = 128
+const maxName = 100
 
-// Validate reports whether both names can be used: 1 to 128 bytes each, a
+// Validate reports whether both names can be used: 1 to 100 bytes each, a
 // client of the letters, digits and signs [A-Za-z0-9_.-], a destination of
 // printable UTF-8.
 func (id Identity) Validate() error {

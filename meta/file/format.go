@@ -1,0 +1,134 @@
+package file
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"time"
+
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+)
+
+// version is the number of the format; a change of the fields is a new version.
+const version = 1
+
+// envelope is a whole file. Checksum is CRC-32C of Record without insignificant white space.
+type envelope struct {
+	Version  int             `json:"binlogmq_cursor"`
+	Checksum string          `json:"checksum"`
+	Record   json.RawMessage `json:"record"`
+}
+
+type record struct {
+	Destination string    `json:"destination"`
+	Client      string    `json:"client"`
+	Filter      string    `json:"filter"`
+	BatchFloor  int64     `json:"batch_floor"`
+	SavedAt     time.Time `json:"saved_at"`
+	Cursor      cursor    `json:"cursor"`
+}
+
+type cursor struct {
+	File       string        `json:"file"`
+	Offset     uint64        `json:"offset"`
+	GTIDs      event.GTIDSet `json:"gtids"`
+	ServerUUID string        `json:"server_uuid"`
+	Ordinal    int64         `json:"ordinal"`
+	Progress   int64         `json:"progress"`
+	State      []byte        `json:"state,omitempty"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(compact []byte) string {
+	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(compact, castagnoli))
+}
+
+// format returns the file's content.
+func format(id meta.Identity, r *meta.Record) ([]byte, error) {
+	p := &r.Cursor.Position
+	rec := record{
+		Destination: id.Destination, Client: id.Client, Filter: r.Filter, BatchFloor: r.BatchFloor, SavedAt: r.SavedAt.UTC(),
+		Cursor: cursor{
+			File: p.File, Offset: p.Offset, GTIDs: p.GTIDs, ServerUUID: p.ServerUUID,
+			Ordinal: r.Cursor.Ordinal, Progress: r.Cursor.Progress, State: r.Cursor.State,
+		},
+	}
+	if err := rec.check(); err != nil {
+		return nil, err
+	}
+	compact, err := json.Marshal(&rec)
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.MarshalIndent(envelope{version, checksum(compact), compact}, "", "  ")
+	if err == nil && len(out) >= maxFile {
+		err = fmt.Errorf("record of %d bytes, %d are allowed", len(out), maxFile)
+	}
+	return append(out, '\n'), err
+}
+
+// parse reads a file's content.
+func parse(data []byte) (meta.Identity, *meta.Record, error) {
+	fail := func(err error) (meta.Identity, *meta.Record, error) { return meta.Identity{}, nil, err }
+	var env envelope
+	if err := unmarshal(data, &env); err != nil {
+		return fail(err)
+	}
+	if env.Version != version {
+		return fail(fmt.Errorf("format version %d is not known, only %d", env.Version, version))
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, env.Record); err != nil {
+		return fail(err)
+	}
+	if sum := checksum(compact.Bytes()); sum != env.Checksum {
+		return fail(fmt.Errorf("damaged or edited: checksum %.32q, computed %s", env.Checksum, sum))
+	}
+	var rec record
+	if err := unmarshal(env.Record, &rec); err != nil {
+		return fail(err)
+	}
+	if err := rec.check(); err != nil {
+		return fail(err)
+	}
+	c := &rec.Cursor
+	return meta.Identity{Destination: rec.Destination, Client: rec.Client}, &meta.Record{
+		Cursor: event.Cursor{
+			Position: event.Position{File: c.File, Offset: c.Offset, GTIDs: c.GTIDs, ServerUUID: c.ServerUUID},
+			Ordinal:  c.Ordinal, Progress: c.Progress, State: c.State,
+		},
+		Filter: rec.Filter, BatchFloor: rec.BatchFloor, SavedAt: rec.SavedAt,
+	}, nil
+}
+
+func unmarshal(data []byte, v any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return errors.New("empty")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("something follows the record")
+	}
+	return nil
+}
+
+func (r *record) check() error {
+	if err := (meta.Identity{Destination: r.Destination, Client: r.Client}).Validate(); err != nil {
+		return err
+	}
+	c := &r.Cursor
+	if c.Ordinal < 0 || c.Progress < 0 || r.BatchFloor < 0 || c.Progress > math.MaxInt64-c.Ordinal {
+		return fmt.Errorf("ordinal %d, progress %d or batch_floor %d is out of range", c.Ordinal, c.Progress, r.BatchFloor)
+	}
+	return nil
+}
