@@ -50,7 +50,7 @@ func (b *broker) signal() { notify(b.wake) }
 
 // slow says whether the oldest request has been on its way for long. Caller holds mu.
 func (b *broker) slow() bool {
-	return b.pipe != nil && len(b.pipe.sent) > 0 && time.Since(b.pipe.sent[0].at) >= slowAfter
+	return b.pipe != nil && len(b.pipe.sent) > 0 && time.Since(b.pipe.sent[0].at) >= b.ses.s.o.slowAfter
 }
 
 // hasReady drops stale entries and says whether a lane is left. Caller holds mu.

@@ -494,7 +494,7 @@ func TestBrokerComesLate(t *testing.T) {
 // A frozen broker is left as soon as another one leads.
 func TestFrozenLeader(t *testing.T) {
 	cl := fakeCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "shop"))
-	s := newSink(t, Options{Brokers: cl.ListenAddrs(), RequestTimeout: time.Minute})
+	s := newSink(t, Options{Brokers: cl.ListenAddrs(), RequestTimeout: time.Minute, slowAfter: 100 * time.Millisecond})
 	ctx := ctxFor(t, patience)
 	if _, err := s.Partitions(ctx, "shop"); err != nil {
 		t.Fatal(err)

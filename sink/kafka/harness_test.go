@@ -40,7 +40,9 @@ func harness(brokers []string, o Options) sinktest.Harness {
 			})
 			return name
 		},
-		Read:       func(t testing.TB, topic string, p int32) []sinktest.Stored { return readPartition(t, brokers, topic, p) },
+		Read: func(t testing.TB, topic string, p int32) []sinktest.Stored {
+			return readPartition(t, brokers, topic, p)
+		},
 		Partitions: 6,
 		EmptyKey:   true,
 		Refuse: func(m *sink.Message) {

@@ -64,6 +64,10 @@ type Options struct {
 	MetadataInterval time.Duration
 
 	Logger *slog.Logger // slog.Default()
+
+	// slowAfter is how long a Produce request may be on its way before the leaders
+	// of its partitions are looked up again: a frozen broker answers nothing. 2 s.
+	slowAfter time.Duration
 }
 
 // SASL authenticates the connections.
@@ -145,6 +149,7 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	if o.MetadataInterval < 0 {
 		bad("metadata interval: must be positive")
 	}
+	setDefault(&o.slowAfter, 2*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -16,10 +16,6 @@ import (
 	"github.com/binlogmq/binlogmq/sink"
 )
 
-// slowAfter is how long a Produce request may be on its way before the leaders
-// of its partitions are looked up again: a frozen broker answers nothing.
-const slowAfter = 2 * time.Second
-
 // session is the life of one producer id. It ends by fail, once.
 type session struct {
 	s       *Sink
@@ -198,7 +194,7 @@ func (ses *session) manage() {
 	if !ses.start() {
 		return
 	}
-	slow := time.NewTicker(slowAfter / 2)
+	slow := time.NewTicker(ses.s.o.slowAfter / 2)
 	defer slow.Stop()
 	all := time.NewTicker(ses.s.o.MetadataInterval)
 	defer all.Stop()
