@@ -5,6 +5,7 @@ package event
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -489,6 +490,108 @@ func everyType(t *testing.T, s *testenv.Server, db string, columns []oracleColum
 		for i := range want {
 			compareRow(t, table, fmt.Sprintf("%s delete %d", name, i+1), before[i], want[i])
 		}
+	}
+}
+
+// TestImagesAsServer proves for images that leave columns out that what is
+// there is right and what is not there is absent, never NULL.
+func TestImagesAsServer(t *testing.T) {
+	minimal := `insert > 1|a|-|-
+insert > 2|-|-|-
+insert > 3|c|3|ccc
+update 3|-|-|- > -|b|NULL|-
+update 1|-|-|- > -|b|-|-
+delete 3|-|-|-`
+	noblob := `insert > 1|a|NULL|-
+insert > 2|NULL|NULL|-
+insert > 3|c|3|ccc
+update 3|c|3|- > 3|b|NULL|-
+update 1|a|NULL|- > 1|b|NULL|-
+delete 3|b|NULL|-`
+	noDup := `insert > 1|a|NULL|NULL
+insert > 2|NULL|NULL|NULL
+insert > 3|c|3|ccc
+update 3|c|3|ccc > -|b|NULL|-
+update 1|a|NULL|NULL > -|b|-|-
+delete 3|b|NULL|ccc`
+	for _, c := range []struct{ kind, image, want string }{
+		{"mysql", "MINIMAL", minimal},
+		{"mysql", "NOBLOB", noblob},
+		{"mariadb", "MINIMAL", minimal},
+		{"mariadb", "NOBLOB", noblob},
+		{"mariadb11", "MINIMAL", minimal},
+		{"mariadb11", "FULL_NODUP", noDup},
+	} {
+		t.Run(c.kind+"/"+c.image, func(t *testing.T) {
+			s := testenv.MySQL(t, c.kind)
+			db := s.Database()
+			s.Exec("CREATE TABLE " + db + ".t (id int primary key, a varchar(10), b int, c text) CHARACTER SET utf8mb4")
+			s.Exec("SET SESSION binlog_row_image=" + c.image)
+			defer s.Exec("SET SESSION binlog_row_image=FULL")
+			events := capture(t, s, db, func() {
+				s.Exec("INSERT INTO " + db + ".t (id,a) VALUES (1,'a')")
+				s.Exec("INSERT INTO " + db + ".t (id) VALUES (2)")
+				s.Exec("INSERT INTO " + db + ".t VALUES (3,'c',3,'ccc')")
+				s.Exec("UPDATE " + db + ".t SET a='b', b=NULL WHERE id=3")
+				s.Exec("UPDATE " + db + ".t SET a='b' WHERE id=1")
+				s.Exec("DELETE FROM " + db + ".t WHERE id=3")
+			})
+			var got []string
+			var sc Scanner
+			for _, e := range events {
+				sc.Reset(e.Event)
+				for sc.Next() {
+					r := sc.Row()
+					line := r.Op.String()
+					if r.Before != nil {
+						line += " " + rowText(t, r.Before)
+					}
+					if r.After != nil {
+						line += " > " + rowText(t, r.After)
+					}
+					got = append(got, line)
+				}
+				if sc.Err() != nil {
+					t.Fatal(sc.Err())
+				}
+			}
+			if strings.Join(got, "\n") != c.want {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), c.want)
+			}
+		})
+	}
+}
+
+// TestJSONInPlaceAsServer covers documents with gaps, which updates in place
+// leave, and the empty document.
+func TestJSONInPlaceAsServer(t *testing.T) {
+	s := testenv.MySQL(t, "mysql")
+	db := s.Database()
+	s.Exec("SET NAMES utf8mb4, sql_mode=''")
+	s.Exec("CREATE TABLE " + db + ".t (id int primary key, j json not null)")
+	events := capture(t, s, db, func() {
+		s.Exec("INSERT INTO " + db + `.t VALUES (1,'{"a":"a long text to begin with","b":[1,2,3.5],"c":{"d":"x"}}'),(2,JSON_OBJECT('big',REPEAT('x',70000),'n',70000,'s','abc'))`)
+		s.Exec("INSERT IGNORE INTO " + db + ".t (id) VALUES (3)")
+		s.Exec("INSERT IGNORE INTO " + db + ".t VALUES (4,'1'),(5,NULL)")
+	})
+	update := func() [][]string {
+		events = append(events, capture(t, s, db, func() {
+			s.Exec("UPDATE " + db + ".t SET j=JSON_REPLACE(j,'$.a','xy','$.n',1,'$.s','z')")
+			s.Exec("UPDATE " + db + ".t SET j=JSON_REMOVE(JSON_REPLACE(j,'$.b[2]',7),'$.c')")
+		})...)
+		return s.Query("SELECT id, CAST(j AS CHAR) FROM " + db + ".t ORDER BY id")
+	}
+	want := map[string]string{}
+	for _, r := range update() {
+		want[r[0]] = r[1]
+	}
+	got := map[string]string{}
+	_, _, after := collect(t, events)
+	for _, r := range after {
+		got[r[0]] = r[1]
+	}
+	if len(want) < 4 || !maps.Equal(got, want) {
+		t.Errorf("got %.1000q\nwant %.1000q", got, want)
 	}
 }
 

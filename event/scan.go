@@ -267,7 +267,7 @@ func imageLen(t *Table, m *imageScan, b []byte) (int, error) {
 		return 0, errShort
 	}
 	pos := m.nulls
-	if m.full && allZero(b[:pos]) {
+	if m.full && m.noNulls(b) {
 		for _, r := range t.image.runs {
 			pos += r.fixed
 			if r.prefix > 0 {
@@ -311,13 +311,16 @@ func imageLen(t *Table, m *imageScan, b []byte) (int, error) {
 	return pos, nil
 }
 
-func allZero(b []byte) bool {
-	for _, x := range b {
+// noNulls tells whether the NULL bitmap at the front of b is empty. Its bits
+// beyond the last column mean nothing; servers set them.
+func (m *imageScan) noNulls(b []byte) bool {
+	n := m.present / 8
+	for _, x := range b[:n] {
 		if x != 0 {
 			return false
 		}
 	}
-	return true
+	return m.present%8 == 0 || b[n]&(1<<(m.present%8)-1) == 0
 }
 
 // CountRows returns how many row changes raw holds. It walks the images

@@ -53,7 +53,7 @@ func orderTable(t testing.TB) *Table {
 }
 
 func orderRow(i uint64) []byte {
-	b := []byte{0, 0}
+	b := []byte{0, 0xf0} // servers set the bits beyond the last column
 	b = binary.LittleEndian.AppendUint64(b, 1_000_000+i)
 	b = binary.LittleEndian.AppendUint32(b, uint32(i*7919))
 	b = append(b, byte(i))

@@ -11,7 +11,6 @@ const (
 	typeLong              = 3
 	typeFloat             = 4
 	typeDouble            = 5
-	typeNull              = 6
 	typeTimestamp         = 7
 	typeLongLong          = 8
 	typeInt24             = 9
@@ -143,7 +142,7 @@ func NormalizeType(typ byte, meta []byte) (realType byte, m uint16, n int, err e
 // unknown type.
 func metaBytes(typ byte) int {
 	switch typ {
-	case typeTiny, typeShort, typeLong, typeLongLong, typeInt24, typeNull, typeYear,
+	case typeTiny, typeShort, typeLong, typeLongLong, typeInt24, typeYear,
 		typeDate, typeNewDate, typeTime, typeDatetime, typeTimestamp:
 		return 0
 	case typeFloat, typeDouble, typeTime2, typeDatetime2, typeTimestamp2,

@@ -37,7 +37,9 @@ func (v Value) Column() *Column { return v.col }
 func (v Value) IsNull() bool { return v.state == stateNull }
 
 // IsAbsent reports whether the image does not hold the column. An absent value
-// is not NULL: it is unknown, or in the after image of an update unchanged.
+// is not NULL: in the after image of an update it is unchanged (and, with
+// MariaDB's FULL_NODUP, to be had from the before image), in an insert the
+// column's default, elsewhere unknown.
 func (v Value) IsAbsent() bool { return v.state == stateAbsent }
 
 // Raw returns the bytes of the value as logged, without a length prefix; nil
