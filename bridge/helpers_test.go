@@ -401,6 +401,7 @@ func (s *faultSink) Publish(ctx context.Context, msgs []sink.Message) (int, erro
 			return i, ctx.Err()
 		}
 		s.queue = append(s.queue, &msgs[i])
+		s.cond.Broadcast()
 		if s.inline && s.rng.IntN(3) == 0 {
 			for len(s.queue) > 0 {
 				s.store(0)
@@ -413,7 +414,6 @@ func (s *faultSink) Publish(ctx context.Context, msgs []sink.Message) (int, erro
 			}
 		}
 	}
-	s.cond.Broadcast()
 	return len(msgs), nil
 }
 
