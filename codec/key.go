@@ -3,7 +3,6 @@ package codec
 import (
 	"fmt"
 
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -24,12 +23,4 @@ func KeyValue(r *event.Row, k int) (*event.Value, error) {
 	}
 	return nil, fmt.Errorf("key column %q is in no image of the row: set binlog_row_image=FULL on the server, or choose a key that the row images hold",
 		r.Table.Columns[k].Name)
-}
-
-// Publishable reports whether the statement of a DDL event may be published.
-// Statements about accounts, grants and server links may not: their text can
-// hold passwords or hashes. A codec writes no more than their first words, should it be
-// given one all the same.
-func Publishable(e *event.Event) bool {
-	return !statement.Parse(e.Raw).Account
 }

@@ -331,11 +331,7 @@ func (f Format) ddl(t *testing.T) {
 		"CREATE USER u IDENTIFIED BY 'geheim'", "ALTER USER u IDENTIFIED WITH x AS 'geheim'", "SET PASSWORD FOR u = 'geheim'",
 		"/* x */ GRANT ALL ON *.* TO u IDENTIFIED BY 'geheim'", "CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (PASSWORD 'geheim')",
 	} {
-		e := DDL("shop", sql)
-		if codec.Publishable(e) {
-			t.Errorf("publishable: %s", sql)
-		}
-		if out, _ := c.AppendDDL(nil, e); bytes.Contains(out, []byte("geheim")) {
+		if out, _ := c.AppendDDL(nil, DDL("shop", sql)); bytes.Contains(out, []byte("geheim")) {
 			t.Errorf("a secret is published: %s", out)
 		}
 	}

@@ -1,0 +1,81 @@
+package codec_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/canaljson"
+	"github.com/binlogmq/binlogmq/codec/codectest"
+	"github.com/binlogmq/binlogmq/codec/maxwell"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestDocs holds the examples of docs/formats.md to what the codecs write.
+func TestDocs(t *testing.T) {
+	doc, err := os.ReadFile("../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := maxwell.Defaults()
+	full.BinlogPosition, full.GTIDPosition, full.ServerID, full.ThreadID = true, true, true, true
+	full.PrimaryKeys, full.PrimaryKeyColumns = true, true
+	array := maxwell.Defaults()
+	array.KeyFormat = "array"
+	cj, err1 := canaljson.New(canaljson.Options{})
+	mw, err2 := maxwell.New(maxwell.Defaults())
+	mwFull, err3 := maxwell.New(full)
+	mwArray, err4 := maxwell.New(array)
+	for _, err := range []error{err1, err2, err3, err4} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab := codectest.Shop(t)
+	cells := func(qty int64) []codectest.Cell {
+		return []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(qty, 4)), codectest.Null}
+	}
+	update, remove := codectest.Row(t, tab, cells(5), cells(6)), codectest.Row(t, tab, cells(5), nil)
+	x := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("x")), codectest.Null, codectest.Null})
+	remove.Last = true
+	ddl := codectest.DDL("shop", "ALTER TABLE item ADD c INT")
+	for name, f := range map[string]func() ([]byte, error){
+		"canal-json update": func() ([]byte, error) { return cj.AppendRow(nil, update) },
+		"canal-json key":    func() ([]byte, error) { return cj.AppendKey(nil, update, tab.Key) },
+		"canal-json no key": func() ([]byte, error) { return cj.AppendKey(nil, update, nil) },
+		"canal-json ddl":    func() ([]byte, error) { return cj.AppendDDL(nil, ddl) },
+		"maxwell update":    func() ([]byte, error) { return mw.AppendRow(nil, update) },
+		"maxwell delete":    func() ([]byte, error) { return mwFull.AppendRow(nil, remove) },
+		"maxwell key":       func() ([]byte, error) { return mw.AppendKey(nil, x, []int{0, 1}) },
+		"maxwell array key": func() ([]byte, error) { return mwArray.AppendKey(nil, x, []int{0, 1}) },
+		"maxwell ddl":       func() ([]byte, error) { return mw.AppendDDL(nil, ddl) },
+	} {
+		out, err := f()
+		if err != nil || !strings.Contains(string(doc), string(out)) {
+			t.Errorf("%s: docs/formats.md does not show %s (%v)", name, out, err)
+		}
+	}
+}
+
+// TestKeyValue: the identifying image, completed where it is partial.
+func TestKeyValue(t *testing.T) {
+	tab := codectest.Shop(t)
+	id := codectest.V(codectest.Le(7, 4))
+	r := codectest.Row(t, tab, []codectest.Cell{id, codectest.Absent, codectest.Null, codectest.Absent},
+		[]codectest.Cell{codectest.Absent, codectest.Absent, codectest.V(codectest.Le(6, 4)), codectest.Absent})
+	if v, err := codec.KeyValue(r, 0); err != nil || v != &r.Before[0] {
+		t.Errorf("%v, %v", v, err)
+	}
+	if v, err := codec.KeyValue(r, 2); err != nil || v != &r.After[2] {
+		t.Errorf("%v, %v", v, err)
+	}
+	for _, k := range []int{1, 3, 4, -1} {
+		if v, err := codec.KeyValue(r, k); err == nil {
+			t.Errorf("column %d: %v", k, v)
+		}
+	}
+}
