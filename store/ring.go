@@ -250,9 +250,8 @@ func (r *Ring) Ack(rd *Reader, i int64) bool {
 	if i < rd.ack || i > rd.get { // I2: forward only, and never beyond what was handed out
 		panic(fmt.Sprintf("store: acknowledgement of %d outside %d to %d", i, rd.ack, rd.get))
 	}
-	wasLow := rd.ack == r.low
 	rd.ack = i
-	return wasLow && r.free()
+	return r.free()
 }
 
 // free frees what all readers have acknowledged.
