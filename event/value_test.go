@@ -443,3 +443,19 @@ func TestDerivedSQLType(t *testing.T) {
 		}
 	}
 }
+
+// TestTimestampAsTimePackage compares the calendar with the time package's over
+// the whole range and in a zone with summer time.
+func TestTimestampAsTimePackage(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip("no time zone database here: ", err)
+	}
+	for _, loc := range []*time.Location{time.UTC, berlin} {
+		for sec := int64(1); sec < math.MaxUint32; sec += 86399*3 + 7 {
+			if got, want := string(appendUnix(nil, sec, loc)), time.Unix(sec, 0).In(loc).Format(time.DateTime); got != want {
+				t.Fatalf("%d in %s: %s, want %s", sec, loc, got, want)
+			}
+		}
+	}
+}
