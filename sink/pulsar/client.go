@@ -1,0 +1,235 @@
+package pulsar
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	operationTimeout  = 10 * time.Second
+	keepAliveInterval = 15 * time.Second
+)
+
+// client is the backend on pulsar-client-go. Its calls take no context, so each
+// runs in a goroutine of its own that close waits for.
+type client struct {
+	opt *Options
+	c   pulsarclient.Client
+	log *clientLog
+	wg  sync.WaitGroup
+}
+
+func newClient(o *Options) (backend, error) {
+	log := newClientLog(o.Logger)
+	co := pulsarclient.ClientOptions{
+		URL:                o.URL,
+		ConnectionTimeout:  operationTimeout,
+		OperationTimeout:   operationTimeout,
+		KeepAliveInterval:  keepAliveInterval,
+		MemoryLimitBytes:   -1, // the gate bounds
+		Logger:             log,
+		MetricsCardinality: pulsarclient.MetricsCardinalityNone,
+		MetricsRegisterer:  prometheus.NewRegistry(), // its own metrics stay out of ours
+	}
+	if strings.HasPrefix(o.URL, "pulsar+ssl://") {
+		// A ready configuration: the client would wait for ever on a file that it cannot read.
+		co.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		if o.TLS != nil {
+			co.TLSConfig = o.TLS.Clone()
+		}
+	}
+	switch {
+	case o.Token != "":
+		co.Authentication = pulsarclient.NewAuthenticationToken(o.Token)
+	case co.TLSConfig != nil && len(co.TLSConfig.Certificates) > 0:
+		cert := co.TLSConfig.Certificates[0]
+		co.Authentication = pulsarclient.NewAuthenticationFromTLSCertSupplier(func() (*tls.Certificate, error) { return &cert, nil })
+	}
+	c, err := pulsarclient.NewClient(co)
+	if err != nil {
+		return nil, fmt.Errorf("pulsar: %s: %w", o.URL, err)
+	}
+	return &client{opt: o, c: c, log: log}, nil
+}
+
+// call runs f and returns its result, or ctx's error when that ends first; then
+// what f returns later goes to drop.
+func call[T any](ctx context.Context, wg *sync.WaitGroup, f func() (T, error), drop func(T)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result)
+	wg.Go(func() {
+		v, err := f()
+		select {
+		case done <- result{v, err}:
+		case <-ctx.Done():
+			if err == nil && drop != nil {
+				drop(v)
+			}
+		}
+	})
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		var zero T
+		return zero, ctx.Err()
+	}
+}
+
+func (c *client) partitions(ctx context.Context, topic string) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	names, err := call(ctx, &c.wg, func() ([]string, error) { return c.c.TopicPartitions(topic) }, nil)
+	if err != nil {
+		return 0, err
+	}
+	if len(names) == 1 && !strings.HasSuffix(names[0], "-partition-0") {
+		return 0, nil
+	}
+	return len(names), nil
+}
+
+// prepare implements backend. One string holds the key and all header values.
+func (c *client) prepare(e *entry) {
+	m, pm := e.m, &e.message
+	n := len(m.Key)
+	for i := range m.Headers {
+		n += len(m.Headers[i].Value)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	b.Write(m.Key)
+	for i := range m.Headers {
+		b.Write(m.Headers[i].Value)
+	}
+	text := b.String()
+	pm.Key = text[:len(m.Key)]
+	e.key = pm.Key[:min(len(pm.Key), 100)]
+	if len(m.Headers) > 0 {
+		pm.Properties = make(map[string]string, len(m.Headers))
+		at := len(m.Key)
+		for i := range m.Headers {
+			next := at + len(m.Headers[i].Value)
+			pm.Properties[m.Headers[i].Name] = text[at:next]
+			at = next
+		}
+	}
+	if m.Value != nil { // a nil payload is sent as null value: a tombstone
+		// The client reads the payload after send has returned, maybe after the message is
+		// done with an error and its buffer used for another.
+		pm.Payload = append(make([]byte, 0, len(m.Value)), m.Value...)
+	}
+	if m.Time > 0 {
+		pm.EventTime = time.UnixMilli(m.Time)
+	}
+	pm.SequenceID = &e.id
+}
+
+func (c *client) options(topic, name string) pulsarclient.ProducerOptions {
+	return pulsarclient.ProducerOptions{
+		Topic:                           topic,
+		Name:                            name,
+		DisableBatching:                 true, // the broker judges an entry by its first id only
+		SendTimeout:                     -1,   // it fails what the broker may still store; the watchdog decides
+		MaxPendingMessages:              laneMessages,
+		CompressionType:                 compressions[c.opt.Compression],
+		CompressionLevel:                pulsarclient.Faster,
+		PartitionsAutoDiscoveryInterval: 1000 * time.Hour, // cannot be switched off; of one partition there is none
+		BackOffPolicyFunc:               func() clientbackoff.Policy { return &reconnect{} },
+		// I8: the other modes let a woken process of the same name write beside us.
+		ProducerAccessMode: pulsarclient.ProducerAccessModeExclusive,
+	}
+}
+
+func (c *client) open(ctx context.Context, topic string, r receiver) (producer, error) {
+	p, err := call(ctx, &c.wg,
+		func() (pulsarclient.Producer, error) {
+			return c.c.CreateProducer(c.options(topic, c.opt.producerName()))
+		},
+		func(p pulsarclient.Producer) { p.Close() })
+	if err != nil {
+		return nil, err // p is a typed nil then
+	}
+	return &clientProducer{p: p, r: r, callback: func(id pulsarclient.MessageID, pm *pulsarclient.ProducerMessage, err error) {
+		r.receipt(*pm.SequenceID, err == nil && isDuplicate(id), err)
+	}}, nil
+}
+
+// isDuplicate tells a receipt without an entry: -1:-1.
+func isDuplicate(id pulsarclient.MessageID) bool {
+	return id != nil && id.LedgerID() == -1 && id.EntryID() == -1
+}
+
+func (c *client) deduplicates(ctx context.Context, topic string) (bool, error) {
+	return call(ctx, &c.wg, func() (bool, error) {
+		o := c.options(topic, c.opt.producerName())
+		o.ProducerAccessMode = pulsarclient.ProducerAccessModeShared // other sinks test here too
+		p, err := c.c.CreateProducer(o)
+		if err != nil {
+			return false, err
+		}
+		defer p.Close()
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		id := time.Now().UnixMilli() // rises over restarts; if not, both are duplicates
+		var second pulsarclient.MessageID
+		for range 2 {
+			if second, err = p.Send(ctx, &pulsarclient.ProducerMessage{Payload: []byte("binlogmq"), SequenceID: &id}); err != nil {
+				return false, err
+			}
+		}
+		return isDuplicate(second), nil
+	}, nil)
+}
+
+func (c *client) complaint() string { return c.log.last() }
+
+func (c *client) close() {
+	c.wg.Wait()
+	c.c.Close()
+}
+
+type clientProducer struct {
+	p        pulsarclient.Producer
+	r        receiver
+	callback func(pulsarclient.MessageID, *pulsarclient.ProducerMessage, error)
+}
+
+func (p *clientProducer) send(e *entry) {
+	defer func() {
+		// A producer that closes itself (fenced, topic gone) closes a channel that
+		// SendAsync may be about to write to.
+		if r := recover(); r != nil {
+			p.r.receipt(e.id, false, fmt.Errorf("the client gave up while sending: %v", r))
+		}
+	}()
+	p.p.SendAsync(context.Background(), &e.message, p.callback)
+}
+
+func (p *clientProducer) close() { p.p.Close() }
+
+// reconnect is the wait between a producer's attempts to connect again: our own, but
+// of the client's type. Its default goes up to a minute.
+type reconnect struct{ b backoff }
+
+func (r *reconnect) Next() time.Duration       { return r.b.next() }
+func (r *reconnect) IsMaxBackoffReached() bool { return r.b.last >= maxBackoff }
+func (r *reconnect) Reset()                    { r.b = backoff{} }
+
+// isMissing tells that a topic does not exist and may not be created by use.
+func isMissing(err error) bool {
+	return errors.Is(err, pulsarclient.ErrTopicNotfound) || strings.Contains(err.Error(), "TopicNotFound")
+}

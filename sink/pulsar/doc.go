@@ -1,0 +1,32 @@
+// Package pulsar is the sink that publishes to Apache Pulsar, each message once:
+// the broker's deduplication is fed with sequence ids that are a function of the
+// row alone, so a replay after any restart is recognised message by message.
+//
+// How it is exact. One producer per topic partition (a lane), named
+// deployment/destination/sink for ever, in access mode Exclusive, one message an
+// entry, id = Sequence<<10 | SubIndex. Ids rise along a lane and the same row
+// always has the same id, so what the broker calls a duplicate (a receipt
+// without an entry, -1:-1) is a message that this name has stored before, or that
+// is on its way from an older session of this name and cannot be overtaken: it
+// counts as done. That holds only under Exclusive (in other modes a woken
+// process of the same name writes beside us) and only while the broker remembers
+// the name, which it does until the name had no producer on the topic for
+// brokerDeduplicationProducerInactivityTimeoutMinutes (6 hours unless changed).
+//
+// A refused id can never be sent again once a later one is stored: the broker
+// would call it a duplicate and drop it. So everything that can be refused is
+// checked before an id is used, and a message that is larger than all that
+// its lane has had confirmed goes alone, because a size limit of the topic cannot be seen from
+// here. The first error ends the session; Reset begins a new one.
+//
+// Partitions. Messages carry the partition that the caller chose. A topic
+// without partitions counts as one: partition 0 (or -1) is the topic itself. A
+// partitioned topic's partition N is the topic NAME-partition-N, also when there
+// is only one. The number of a topic is read once and pinned; partitions that
+// are added later are not used before the process starts again.
+//
+// The sink owns a session, which owns its client, one goroutine for each
+// lane that is being opened or held back, and one watchdog; Close waits for all
+// of them. The package must never report success before the broker's
+// receipt, never send through a second producer, and never log message content.
+package pulsar

@@ -1,0 +1,5 @@
+package pulsar
+
+import "log/slog"
+
+var discard = slog.New(slog.DiscardHandler)

@@ -1,0 +1,172 @@
+//go:build integration
+
+package pulsar
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/sinktest"
+)
+
+const wait = 2 * time.Minute
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func options(b *testenv.PulsarBroker, name string) Options {
+	return Options{URL: b.URL, AdminURL: b.AdminURL, Deployment: "test", Destination: "shop", Sink: name, Topics: Topics{Create: true}}
+}
+
+func open(t testing.TB, o Options) *Sink {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(within(t)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// rest makes an admin call of the test's own.
+func rest(t testing.TB, b *testenv.PulsarBroker, method, path, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(within(t), method, b.AdminURL+"/admin/v2/"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s", method, path, res.Status)
+	}
+}
+
+// keep makes a namespace that retains what no subscription holds.
+func keep(t testing.TB, b *testenv.PulsarBroker, namespace string, create bool) {
+	if create {
+		rest(t, b, http.MethodPut, "namespaces/"+namespace, "{}")
+	}
+	rest(t, b, http.MethodPost, "namespaces/"+namespace+"/retention", `{"retentionTimeInMinutes":-1,"retentionSizeInMB":-1}`)
+}
+
+func testClient(t testing.TB, b *testenv.PulsarBroker) pulsarclient.Client {
+	t.Helper()
+	c, err := pulsarclient.NewClient(pulsarclient.ClientOptions{URL: b.URL, Logger: newClientLog(discard), MetricsRegisterer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// read returns everything stored in a topic partition.
+func read(t testing.TB, c pulsarclient.Client, topic string) []sinktest.Stored {
+	t.Helper()
+	ctx := within(t)
+	r, err := c.CreateReader(pulsarclient.ReaderOptions{Topic: topic, StartMessageID: pulsarclient.EarliestMessageID(), ReceiverQueueSize: 2000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	last, err := r.GetLastMessageID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []sinktest.Stored
+	if last.EntryID() < 0 {
+		return out
+	}
+	for {
+		m, err := r.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := sinktest.Stored{Value: m.Payload()}
+		if s.Value == nil && !m.IsNullValue() {
+			s.Value = []byte{}
+		}
+		if m.IsNullValue() {
+			s.Value = nil
+		}
+		if m.Key() != "" {
+			s.Key = []byte(m.Key())
+		}
+		for k, v := range m.Properties() {
+			s.Headers = append(s.Headers, sink.Header{Name: k, Value: []byte(v)})
+		}
+		out = append(out, s)
+		if id := m.ID(); id.LedgerID() > last.LedgerID() || id.LedgerID() == last.LedgerID() && id.EntryID() >= last.EntryID() {
+			return out
+		}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	b := testenv.Pulsar(t)
+	for _, compression := range []string{"none", "zstd"} {
+		t.Run(compression, func(t *testing.T) {
+			own := testenv.NewPulsar(t)
+			_ = b
+			keep(t, own, "public/default", false)
+			c := testClient(t, own)
+			partitioned := map[string]bool{}
+			sinktest.Run(t, sinktest.Harness{
+				Open: func(t testing.TB, bounds sinktest.Bounds) sink.Sink {
+					o := options(own, "conformance")
+					o.Compression = compression
+					o.MaxInFlightMessages, o.MaxInFlightBytes = int64(bounds.Messages), bounds.Bytes
+					s, err := New(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				},
+				NewTopic: func(t testing.TB, partitions int32) string {
+					topic := own.Topic()
+					if partitions > 1 {
+						name, _ := parseTopic(topic)
+						rest(t, own, http.MethodPut, name.path()+"/partitions", fmt.Sprint(partitions))
+						partitioned[topic] = true
+					}
+					return topic
+				},
+				Read: func(t testing.TB, topic string, partition int32) []sinktest.Stored {
+					if partitioned[topic] {
+						topic = fmt.Sprintf("%s-partition-%d", topic, partition)
+					}
+					return read(t, c, topic)
+				},
+				Partitions:  3,
+				ExactlyOnce: true,
+				Refuse:      func(m *sink.Message) { m.Value = bytes.Repeat([]byte("x"), DefaultMaxMessageBytes) },
+				Stall: func(t testing.TB) func() {
+					own.Pause()
+					return own.Resume
+				},
+			})
+		})
+	}
+}
