@@ -169,18 +169,10 @@ func (f Format) values(t *testing.T) {
 	}
 }
 
-// allocates lists what cannot be written without allocating: character sets
-// that go through a decoder, packed values, and MariaDB's JSON, which may turn
-// out to be none.
+// allocates lists what cannot be written without allocating: packed values,
+// and MariaDB's JSON, which may turn out to be none.
 func allocates(c *event.Column) bool {
-	if c.Logical == event.LogicalJSON {
-		return true
-	}
-	switch c.Charset {
-	case "", "binary", "utf8mb4", "utf8mb3", "latin1":
-		return c.Type == TypePackedBlob || c.Charset == "latin1"
-	}
-	return true
+	return c.Type == TypePackedBlob || c.Logical == event.LogicalJSON
 }
 
 func columns(m map[string]json.RawMessage) string {

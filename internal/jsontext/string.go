@@ -114,14 +114,22 @@ func appendASCII(dst []byte, c byte) []byte {
 	}
 }
 
+// large is from where on Close takes a copy of the text, which costs an
+// allocation, rather than room for three of them behind it, which costs memory.
+const large = 1 << 16
+
 // Close turns the raw text dst[start:], appended behind an opening quote that
 // the caller has written, into the inside of a JSON string and appends the
 // closing quote. It serves text that is produced by appending.
 func Close(dst []byte, start int) []byte {
 	if i := plain(dst[start:], 0); start+i < len(dst) {
-		// Write the escaped text behind the raw one, then move it down.
 		from := start + i
 		end := len(dst)
+		if end-from > large {
+			src := slices.Clone(dst[from:])
+			return append(AppendEscaped(dst[:from], src), '"')
+		}
+		// Write the escaped text behind the raw one, then move it down.
 		dst = slices.Grow(dst, 2*(end-from)+16)
 		dst = AppendEscaped(dst, dst[from:end])
 		n := copy(dst[from:], dst[end:])

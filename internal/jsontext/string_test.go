@@ -73,6 +73,7 @@ func TestAppend(t *testing.T) {
 	for _, s := range samples {
 		check(t, []byte(s))
 	}
+	check(t, []byte("start\""+strings.Repeat("é\xff\t", large)))
 	// Every byte at every place of words and tails.
 	for n := 1; n < 20; n++ {
 		for at := range n {
