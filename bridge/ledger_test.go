@@ -26,7 +26,7 @@ func TestLedgerScripts(t *testing.T) {
 			}
 			got := transcript(t, string(script))
 			golden := strings.TrimSuffix(path, ".script") + ".golden"
-			if *update {
+			if updating() {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}

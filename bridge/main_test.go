@@ -10,7 +10,11 @@ import (
 	"github.com/binlogmq/binlogmq/sink"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+// updating says that -update is given, the flag that package codectest defines.
+func updating() bool {
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
 
 func TestMain(m *testing.M) {
 	sink.OnSecondCompletion = func(m *sink.Message) { panic("second completion of a message") }
