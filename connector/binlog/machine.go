@@ -1,0 +1,844 @@
+package binlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// Tables builds tables from TABLE_MAPs. [Machine] calls it once a definition,
+// from its own goroutine.
+type Tables interface {
+	// Table returns the compiled table that t describes. A nil table without an error means
+	// that its rows are not captured although its name is, as for MariaDB's sequences. An error that wraps
+	// *[StopError] ends the stream; any other one is passed on as it is.
+	Table(t *TableMap) (*event.Table, error)
+
+	// Changed tells that the DDL statement has been read, so that what is known
+	// about the tables it may touch from elsewhere than the log must be looked up again.
+	Changed(schema, statement []byte)
+}
+
+// Options configures a [Machine].
+type Options struct {
+	Destination string
+	ServerUUID  string                          // of the server that the stream comes from; MariaDB's server id as text
+	Match       func(schema, table string) bool // which tables are captured
+	Tables      Tables
+	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
+	Prepared    map[string]bool          // XA transactions prepared without captured rows: kept over a reconnect; may be nil
+	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
+	HideGTIDs   bool                     // leave Txn.GTID zero: positions of this destination are file and offset
+	Position    event.Position
+	Ordinal     int64 // of the transaction end at Position
+}
+
+// StopError says why a stream cannot go on without its operator: what happened,
+// where, and what to do.
+type StopError struct {
+	Destination string
+	Schema      string // with Table: the table concerned; may be empty
+	Table       string
+	File        string
+	Offset      uint64 // of the event concerned
+	GTID        event.GTID
+	What        string
+	Remedy      string
+	Err         error // cause, may be nil
+}
+
+// Error says it all in one line.
+func (e *StopError) Error() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "destination %s: ", e.Destination)
+	if e.Table != "" {
+		fmt.Fprintf(&s, "table %s.%s: ", e.Schema, e.Table)
+	}
+	s.WriteString(e.What)
+	if e.Err != nil {
+		fmt.Fprintf(&s, ": %v", e.Err)
+	}
+	if e.File != "" {
+		fmt.Fprintf(&s, " (at %s:%d", e.File, e.Offset)
+		if !e.GTID.IsZero() {
+			fmt.Fprintf(&s, ", GTID %s", e.GTID)
+		}
+		s.WriteByte(')')
+	}
+	if e.Remedy != "" {
+		s.WriteString("; ")
+		s.WriteString(e.Remedy)
+	}
+	return s.String()
+}
+
+// Unwrap returns the cause.
+func (e *StopError) Unwrap() error { return e.Err }
+
+// maxHeldXA bounds the bytes of an XA transaction, which are held back until the
+// log says whether it commits in one phase.
+const maxHeldXA = 32 << 20
+
+// state is where a Machine stands in the stream.
+type state uint8
+
+const (
+	between    state = iota // no transaction is open
+	announced               // MySQL: its GTID event was read, nothing more
+	standalone              // MariaDB: its GTID event was read, one statement follows
+	inside                  // in a transaction
+)
+
+// tableRef is what a table id means until its transaction ends.
+type tableRef struct {
+	id    uint64
+	table *event.Table // nil: not captured
+	def   *definition
+}
+
+type definition struct {
+	schema, name string
+	table        *event.Table // nil: not captured
+}
+
+// maxDefinitions bounds the definitions remembered.
+const maxDefinitions = 8192
+
+// Machine turns the events of a stream into transactions: it numbers row
+// changes, counts positions and decides where transactions begin and end. Its
+// output depends on its input and on Options only. Not for concurrent use.
+type Machine struct {
+	opt     Options
+	alloc   alloc
+	payload payloadReader
+	defs    map[string]*definition
+
+	file    string // current binlog file
+	pos     uint64 // offset behind the last event
+	ordinal int64  // last number given
+	base    int64  // last number given before the open transaction
+
+	state   state
+	txn     *event.Txn // open transaction; nil between transactions
+	begun   bool       // its Begin has been emitted or held
+	rows    int64      // row changes of it so far
+	counted bool       // something of it took an ordinal
+	alter   byte       // MariaDB: phase flags of a two-phase ALTER
+	xid     string     // MariaDB: id of the prepared or completed XA transaction
+	maria   byte       // MariaDB: flags of the GTID event
+	xa      bool       // MySQL: between XA START and its end; all is held back
+	xaHeld  []*event.Event
+	xaSize  int
+	held    *event.Event     // rows event that waits for what follows it
+	saves   map[string]int64 // rows at each savepoint
+	tables  []tableRef
+
+	source event.Position // file and offset of the last heartbeat
+}
+
+// NewMachine returns a Machine that begins at a transaction end.
+func NewMachine(opt Options) *Machine {
+	if opt.Prepared == nil {
+		opt.Prepared = map[string]bool{}
+	}
+	return &Machine{
+		opt: opt, defs: map[string]*definition{}, file: opt.Position.File, pos: opt.Position.Offset,
+		ordinal: opt.Ordinal,
+	}
+}
+
+// Close frees what the Machine holds beside memory.
+func (m *Machine) Close() { m.payload.close() }
+
+// Position returns file and offset behind the last event fed.
+func (m *Machine) Position() (file string, offset uint64) { return m.file, m.pos }
+
+// Open reports whether a transaction is open.
+func (m *Machine) Open() bool { return m.state != between }
+
+// Feed takes the next event of the stream. Errors are *[StopError] (wrapped or
+// not), those of Emit and of Tables, or wrap [ErrMalformed].
+func (m *Machine) Feed(r *Raw) error {
+	start, err := m.advance(r)
+	if err != nil {
+		return m.located(err, start)
+	}
+	return m.located(m.step(r, start, m.pos), start)
+}
+
+// located adds the place to errors about the data.
+func (m *Machine) located(err error, start uint64) error {
+	var stop *StopError
+	if err == nil || !errors.Is(err, ErrMalformed) || errors.As(err, &stop) {
+		return err
+	}
+	return fmt.Errorf("destination %s: %s:%d: %w", m.opt.Destination, m.file, start, err)
+}
+
+// advance counts the position and returns where the event starts. Offsets are of 64 bits; the event
+// tells the low 32 bits of its end, or 0.
+func (m *Machine) advance(r *Raw) (start uint64, err error) {
+	h := &r.Header
+	switch h.Type {
+	case TypeRotate:
+		return m.pos, nil // sets the position itself
+	case TypeHeartbeat, TypeHeartbeatV2:
+		return m.pos, nil
+	case TypeFormatDescription:
+		if h.LogPos == 0 {
+			return m.pos, nil // sent again for a start behind it
+		}
+	}
+	if h.Flags&FlagArtificial != 0 {
+		return m.pos, nil
+	}
+	size := uint64(h.Size)
+	end := m.pos + size
+	if h.LogPos != 0 {
+		// The sender may have passed over events, never gone back.
+		at := nearest(h.LogPos, end)
+		if at < end {
+			return m.pos, malformed("%v event of %d bytes ends at offset %d, but the event before it at %d", h.Type, size, at, m.pos)
+		}
+		end = at
+	}
+	m.pos = end
+	return end - size, nil
+}
+
+// nearest returns the offset closest to want that has these low 32 bits.
+func nearest(low uint32, want uint64) uint64 {
+	v := want&^(1<<32-1) | uint64(low)
+	switch {
+	case v+1<<31 < want:
+		v += 1 << 32
+	case v > want+1<<31 && v >= 1<<32:
+		v -= 1 << 32
+	}
+	return v
+}
+
+// step handles one event that lies at start in the file.
+func (m *Machine) step(r *Raw, start, next uint64) error {
+	switch t := r.Type; t {
+	case TypeTableMap:
+		return m.tableMap(r, start)
+	case TypeXID:
+		return m.xidEvent(r, start, next)
+	case TypeQuery, TypeQueryCompressed:
+		return m.query(r, start, next)
+	case TypeGTID, TypeAnonymousGTID:
+		e, err := ParseGTID(t, r.Body())
+		if err != nil {
+			return err
+		}
+		return m.mysqlGTID(r, &e, start)
+	case TypeGTIDTagged:
+		e, err := ParseGTIDTagged(r.Body())
+		if err != nil {
+			return err
+		}
+		return m.mysqlGTID(r, &e, start)
+	case TypeMariaGTID:
+		return m.mariaGTID(r, start)
+	case TypePayload:
+		return m.payloadEvent(r, start, next)
+	case TypeXAPrepare:
+		return m.xaPrepare(r, start, next)
+	case TypeRotate:
+		return m.rotate(r, start)
+	case TypeFormatDescription:
+		return m.newFile(start)
+	case TypeHeartbeat:
+		file, offset, wide, err := ParseHeartbeat(&r.Header, r.Body())
+		if err != nil {
+			return err
+		}
+		if !wide && file == m.file {
+			offset = nearest(uint32(offset), m.pos)
+		}
+		m.heartbeat(file, offset)
+		return nil
+	case TypeHeartbeatV2:
+		file, offset, err := ParseHeartbeatV2(r.Body())
+		if err != nil {
+			return err
+		}
+		m.heartbeat(file, offset)
+		return nil
+	case TypeIncident:
+		if m.opt.Scan {
+			return nil
+		}
+		_, message := ParseIncident(r.Body())
+		return m.stop(start, "the source reports an incident: events are missing from its binlog ("+message+")",
+			"compare the tables with their consumers, then move the cursor behind it with: binlogmq cursor set")
+	case TypeBeginLoadQuery, TypeExecuteLoadQuery, TypeAppendBlock, TypeDeleteFile:
+		return m.statementDML(start, "LOAD DATA")
+	case TypeStop, TypeIntvar, TypeRand, TypeUserVar, TypeIgnorable, TypeRowsQuery, TypePreviousGTIDs, TypeTransactionContext, TypeViewChange,
+		TypeAnnotateRows, TypeBinlogCheckpoint, TypeMariaGTIDList, TypeStartEncryption:
+		return nil
+	default:
+		if isRows(t) {
+			return m.rowsEvent(r, start, next)
+		}
+		if r.Flags&FlagIgnorable != 0 || m.opt.Scan {
+			return nil
+		}
+		// I3: what is not understood is not passed over.
+		return m.stop(start, "event of type "+t.String()+", which this version of binlogmq does not know",
+			"upgrade binlogmq, or switch the server feature off that writes it")
+	}
+}
+
+// stop makes the error about the event at start.
+func (m *Machine) stop(start uint64, what, remedy string) *StopError {
+	e := &StopError{Destination: m.opt.Destination, File: m.file, Offset: start, What: what, Remedy: remedy}
+	if m.txn != nil {
+		e.GTID = m.txn.GTID
+	}
+	return e
+}
+
+func (m *Machine) stopTable(start uint64, d *definition, what, remedy string, cause error) *StopError {
+	e := m.stop(start, what, remedy)
+	e.Schema, e.Table, e.Err = d.schema, d.name, cause
+	return e
+}
+
+func (m *Machine) statementDML(start uint64, verb string) error {
+	if m.opt.Scan {
+		return nil
+	}
+	return m.stop(start, "the log holds a "+verb+" statement as text, so the rows that it changed are unknown",
+		"set binlog_format=ROW for every session (SET GLOBAL binlog_format=ROW; look for sessions and tools that set STATEMENT or MIXED), "+
+			"repair the rows concerned, then move the cursor behind the statement with: binlogmq cursor set")
+}
+
+// ---- files
+
+func (m *Machine) rotate(r *Raw, start uint64) error {
+	file, offset, err := ParseRotate(r.Body())
+	if err != nil {
+		return err
+	}
+	if err := m.aborted(start); err != nil {
+		return err
+	}
+	m.file, m.pos = file, offset
+	return nil
+}
+
+// newFile is called where a file begins: a transaction never spans two.
+func (m *Machine) newFile(start uint64) error { return m.aborted(start) }
+
+// aborted forgets a transaction that the log breaks off, which the server has rolled back.
+func (m *Machine) aborted(start uint64) error {
+	if m.state == between {
+		return nil
+	}
+	if m.begun && !m.xa {
+		return m.stop(start, "the binlog breaks off inside a transaction whose first row changes have been published",
+			"the server lost the rest in a crash: compare its tables with their consumers, then move the cursor on with: binlogmq cursor set")
+	}
+	m.ordinal = m.base
+	m.reset()
+	return nil
+}
+
+func (m *Machine) heartbeat(file string, offset uint64) {
+	m.source.File, m.source.Offset = file, offset
+	if file == m.file && m.state == between && offset > m.pos {
+		m.pos = offset // the sender passed over what we have
+	}
+}
+
+// Heartbeat returns file and offset of the last heartbeat; an empty file before the first.
+func (m *Machine) Heartbeat() (file string, offset uint64) { return m.source.File, m.source.Offset }
+
+// ---- transactions
+
+// open begins a transaction with the event at start.
+func (m *Machine) open(r *Raw, s state, start uint64) *event.Txn {
+	m.state, m.base = s, m.ordinal
+	t := m.alloc.txn()
+	*t = event.Txn{File: m.file, Start: start, ServerUUID: m.opt.ServerUUID, ServerID: r.ServerID, Time: int64(r.Time) * 1e6}
+	m.txn = t
+	return t
+}
+
+func (m *Machine) reset() {
+	m.state, m.txn, m.begun, m.rows, m.counted = between, nil, false, 0, false
+	m.alter, m.maria, m.xid, m.xa, m.held = 0, 0, "", false, nil
+	if m.xaHeld != nil {
+		m.xaHeld, m.xaSize = nil, 0
+	}
+	if len(m.saves) > 0 {
+		clear(m.saves)
+	}
+	clear(m.tables)
+	m.tables = m.tables[:0]
+}
+
+func (m *Machine) mysqlGTID(r *Raw, e *GTIDEvent, start uint64) error {
+	if err := m.aborted(start); err != nil {
+		return err
+	}
+	t := m.open(r, announced, start)
+	if !m.opt.HideGTIDs {
+		t.GTID = e.GTID
+	}
+	if e.Original != 0 {
+		t.Time = e.Original
+	}
+	return nil
+}
+
+func (m *Machine) mariaGTID(r *Raw, start uint64) error {
+	e, err := ParseMariaGTID(r.Body())
+	if err != nil {
+		return err
+	}
+	if err := m.aborted(start); err != nil {
+		return err
+	}
+	s := inside // no BEGIN follows
+	if e.Flags&mariaStandalone != 0 {
+		s = standalone
+	}
+	t := m.open(r, s, start)
+	if !m.opt.HideGTIDs {
+		t.GTID = event.GTID{Domain: e.Domain, Server: r.ServerID, Seq: e.Seq}
+	}
+	t.ThreadID = e.ThreadID
+	m.maria, m.alter, m.xid = e.Flags, e.Extra, e.XID
+	return nil
+}
+
+// begin emits the Begin once the transaction shows something.
+func (m *Machine) begin(r *Raw) error {
+	if m.begun {
+		return nil
+	}
+	m.begun = true
+	t := m.txn
+	e := m.alloc.event(0)
+	*e = event.Event{
+		Kind: event.Begin, ServerID: t.ServerID, Time: int64(r.Time) * 1e6, File: m.file, Start: t.Start, Next: t.Start,
+		Txn: t, Size: sizeofEvent + sizeofTxn,
+	}
+	return m.emit(e)
+}
+
+// release emits the held rows event.
+func (m *Machine) release(last bool) error {
+	e := m.held
+	if e == nil {
+		return nil
+	}
+	m.held = nil
+	e.Last = last
+	return m.emit(e)
+}
+
+func (m *Machine) emit(e *event.Event) error {
+	if !m.xa {
+		return m.opt.Emit(e)
+	}
+	m.xaHeld = append(m.xaHeld, e)
+	m.xaSize += e.Size
+	return nil
+}
+
+// end closes the transaction.
+func (m *Machine) end(r *Raw, xid, start, next uint64) error {
+	if err := m.begin(r); err != nil {
+		return err
+	}
+	if err := m.release(true); err != nil {
+		return err
+	}
+	m.ordinal++
+	e := m.alloc.event(0)
+	*e = event.Event{
+		Kind: event.End, ServerID: r.ServerID, Ordinal: m.ordinal, Index: m.rows, Time: int64(r.Time) * 1e6,
+		File: m.file, Start: start, Next: next, Txn: m.txn, XID: xid, Size: sizeofEvent,
+	}
+	if m.xa {
+		m.xa = false
+		for _, x := range m.xaHeld {
+			if err := m.opt.Emit(x); err != nil {
+				return err
+			}
+		}
+	}
+	m.reset()
+	return m.opt.Emit(e)
+}
+
+func (m *Machine) xidEvent(r *Raw, start, next uint64) error {
+	x, err := ParseXID(r.Body())
+	if err != nil {
+		return err
+	}
+	if m.state != inside {
+		return malformed("XID event outside a transaction")
+	}
+	return m.end(r, x, start, next)
+}
+
+func (m *Machine) xaPrepare(r *Raw, start, next uint64) error {
+	x, err := ParseXAPrepare(r.Body())
+	if err != nil {
+		return err
+	}
+	if m.state != inside {
+		return malformed("XA prepare event outside a transaction")
+	}
+	if !x.OnePhase {
+		if m.rows > 0 || m.counted {
+			return m.twoPhase(start, x.XID)
+		}
+		if len(m.opt.Prepared) < 1<<16 {
+			m.opt.Prepared[x.XID] = true
+		}
+	}
+	return m.end(r, 0, start, next)
+}
+
+// twoPhase is the error for an XA transaction whose row changes may yet be rolled back.
+func (m *Machine) twoPhase(start uint64, xid string) error {
+	return m.stop(start, "XA transaction "+xid+" is committed in two phases, which is not supported yet: its row changes may still be rolled back",
+		"commit with XA COMMIT ... ONE PHASE, or exclude its tables; none of its row changes has been published: "+
+			"to go on without them move the cursor behind it with: binlogmq cursor set")
+}
+
+func (m *Machine) query(r *Raw, start, next uint64) error {
+	q, err := ParseQuery(r.Type, r.Body())
+	if err != nil {
+		return err
+	}
+	s, name := classify(q.Statement)
+	if m.state == between && s != stmtEmpty {
+		m.open(r, announced, start) // MySQL 5.6 and older without GTIDs
+	}
+	if m.txn != nil && !m.begun && m.txn.ThreadID == 0 {
+		m.txn.ThreadID = q.ThreadID
+	}
+	if m.state == standalone && s != stmtEmpty {
+		return m.standaloneQuery(r, &q, s, start, next)
+	}
+	switch s {
+	case stmtEmpty:
+		return nil
+	case stmtBegin:
+		if m.state != announced {
+			return malformed("BEGIN inside a transaction")
+		}
+		m.state = inside
+		return nil
+	case stmtXAStart:
+		m.state, m.xa = inside, true
+		return nil
+	case stmtXAEnd:
+		return nil
+	case stmtXAPrepare, stmtXACommit, stmtXARollback:
+		return m.xaStatement(r, s, name, start, next)
+	case stmtCommit:
+		if m.state != inside && m.state != announced {
+			return malformed("COMMIT outside a transaction")
+		}
+		return m.end(r, 0, start, next)
+	case stmtRollback:
+		if m.rows > 0 {
+			return m.stop(start, "a transaction ends in ROLLBACK although the log holds its row changes, of which only those of non-transactional tables persist",
+				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
+		}
+		return m.end(r, 0, start, next)
+	case stmtSavepoint:
+		if m.saves == nil {
+			m.saves = map[string]int64{}
+		}
+		if len(m.saves) < 1<<16 {
+			m.saves[name] = m.rows
+		}
+		return nil
+	case stmtRelease:
+		return nil
+	case stmtRollbackTo:
+		if at, ok := m.saves[name]; m.rows > 0 && (!ok || at != m.rows) {
+			return m.stop(start, "ROLLBACK TO SAVEPOINT takes row changes back that the log holds, of which only those of non-transactional tables persist",
+				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
+		}
+		return nil
+	case stmtDML:
+		if err := m.statementDML(start, verb(q.Statement)); err != nil {
+			return err
+		}
+	case stmtCreateStart:
+		if m.state == announced {
+			m.state = inside
+		}
+		return m.ddl(r, &q, s, start, next)
+	}
+	alone := m.state == announced
+	if err := m.ddl(r, &q, s, start, next); err != nil || !alone {
+		return err
+	}
+	return m.end(r, 0, start, next)
+}
+
+// standaloneQuery handles the one statement of a MariaDB group without COMMIT.
+func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uint64) error {
+	switch {
+	case s == stmtDML && !m.opt.Scan:
+		return m.statementDML(start, verb(q.Statement))
+	case m.maria&mariaCompletedXA != 0:
+		return m.xaStatement(r, s, m.xid, start, next)
+	case m.alter&(mariaExtraStartAlter|mariaExtraRollbackAlter) != 0:
+		// First half of a two-phase ALTER, or its undoing: the statement comes again when it commits, if it does.
+	case !s.control():
+		if err := m.ddl(r, q, s, start, next); err != nil {
+			return err
+		}
+	}
+	return m.end(r, 0, start, next)
+}
+
+// xaStatement handles the XA statements that are groups of their own.
+func (m *Machine) xaStatement(r *Raw, s statement, name string, start, next uint64) error {
+	if s == stmtXACommit {
+		if m.state == inside && m.xa { // XA COMMIT ... ONE PHASE as text
+			return m.end(r, 0, start, next)
+		}
+		if !m.opt.Prepared[name] && !m.opt.Scan {
+			// I3: its row changes lie before the point from which we read.
+			return m.twoPhase(start, name)
+		}
+	}
+	delete(m.opt.Prepared, name)
+	return m.end(r, 0, start, next)
+}
+
+func verb(text []byte) string {
+	l := lexer{text}
+	w := l.next()
+	for w == "(" {
+		w = l.next()
+	}
+	return strings.ToValidUTF8(w[:min(len(w), 32)], "?")
+}
+
+// ddl emits a statement. Those about accounts keep their number, not their text.
+func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
+	if err := m.begin(r); err != nil {
+		return err
+	}
+	if err := m.release(false); err != nil {
+		return err
+	}
+	m.ordinal++
+	m.counted = true
+	text := q.Statement
+	if s == stmtAccount {
+		text = nil
+	} else if m.opt.Tables != nil {
+		m.opt.Tables.Changed(q.Schema, text)
+		clear(m.defs)
+	}
+	e := m.alloc.event(len(text))
+	*e = event.Event{
+		Kind: event.DDL, ServerID: r.ServerID, Ordinal: m.ordinal, Index: m.rows, Time: int64(r.Time)*1e6 + int64(q.Micros),
+		File: m.file, Start: start, Next: next, Txn: m.txn, Raw: m.alloc.copy(m.utf8(q, text)), Schema: string(q.Schema),
+	}
+	if text == nil {
+		e.Raw = nil
+	}
+	e.Size = sizeofEvent + len(e.Raw) + len(e.Schema)
+	return m.emit(e)
+}
+
+// ---- rows
+
+func (m *Machine) tableMap(r *Raw, start uint64) error {
+	t, err := ParseTableMap(r.Body())
+	if err != nil {
+		return err
+	}
+	d, ok := m.defs[string(t.Definition)]
+	if !ok {
+		if d, err = m.define(&t, start); err != nil {
+			return err
+		}
+	}
+	for i := range m.tables {
+		if m.tables[i].id == t.ID {
+			m.tables[i] = tableRef{t.ID, d.table, d}
+			return nil
+		}
+	}
+	m.tables = append(m.tables, tableRef{t.ID, d.table, d})
+	return nil
+}
+
+func (m *Machine) define(t *TableMap, start uint64) (*definition, error) {
+	d := &definition{schema: string(t.Schema), name: string(t.Table)}
+	if m.opt.Match(d.schema, d.name) {
+		table, err := m.opt.Tables.Table(t)
+		if err != nil {
+			var stop *StopError
+			switch {
+			case errors.As(err, &stop):
+				// The place is ours to tell.
+				e := m.stopTable(start, d, stop.What, stop.Remedy, stop.Err)
+				return nil, e
+			case errors.Is(err, ErrMalformed):
+				return nil, fmt.Errorf("table %s.%s: %w", d.schema, d.name, err)
+			}
+			return nil, err
+		}
+		d.table = table
+	}
+	if len(m.defs) >= maxDefinitions {
+		clear(m.defs)
+	}
+	m.defs[string(t.Definition)] = d
+	return d, nil
+}
+
+func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
+	h, err := ParseRowsHead(r.Type, r.Body())
+	if err != nil {
+		return err
+	}
+	var ref *tableRef
+	for i := range m.tables {
+		if m.tables[i].id == h.TableID {
+			ref = &m.tables[i]
+			break
+		}
+	}
+	if ref == nil {
+		if h.TableID == noTable {
+			return nil
+		}
+		return malformed("rows event of table id %d, which no table map names", h.TableID)
+	}
+	if ref.table == nil {
+		return nil // not captured: skipped unread
+	}
+	if m.state != inside {
+		if m.state == between {
+			return malformed("rows event outside a transaction")
+		}
+		m.state = inside
+	}
+	if h.Partial {
+		return m.stopTable(start, ref.def, "an update was logged with partial JSON, which is not supported yet",
+			"on the source: SET GLOBAL binlog_row_value_options='' (and PERSIST it), reconnect its clients; then move the cursor on with: binlogmq cursor set", nil)
+	}
+	if m.maria&mariaPreparedXA != 0 {
+		return m.twoPhase(start, m.xid)
+	}
+	columns, im, raw, err := h.Images()
+	if err != nil {
+		return err
+	}
+	if columns != len(ref.table.Columns) {
+		return malformed("table %s.%s: rows event of %d columns behind a table map of %d", ref.def.schema, ref.def.name, columns, len(ref.table.Columns))
+	}
+	n, err := event.CountRows(ref.table, h.Op, im, raw)
+	if err != nil {
+		return malformed("%v", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	if err := m.begin(r); err != nil {
+		return err
+	}
+	if err := m.release(false); err != nil {
+		return err
+	}
+	e := m.alloc.event(len(raw))
+	own, ownImages := m.own(r, h.compressed, im, raw)
+	*e = event.Event{
+		Kind: event.Rows, Op: h.Op, ServerID: r.ServerID, Rows: uint32(n), Ordinal: m.ordinal + 1, Index: m.rows, Time: int64(r.Time) * 1e6,
+		File: m.file, Start: start, Next: next, Txn: m.txn, Table: ref.table, Images: ownImages, Raw: own,
+		Size: sizeofEvent + len(raw) + len(im.Before) + len(im.After),
+	}
+	m.ordinal += int64(n)
+	m.rows += int64(n)
+	m.counted = true
+	m.held = e
+	if m.xa && m.xaSize+e.Size > maxHeldXA {
+		return m.stop(start, "an XA transaction is larger than "+strconv.Itoa(maxHeldXA>>20)+" MiB, which is held back until it is known to commit in one phase",
+			"make it smaller, do not use XA for it, or exclude its tables; none of its row changes has been published")
+	}
+	return nil
+}
+
+// own returns images and bitmaps in memory that nobody writes again.
+func (m *Machine) own(r *Raw, inflated bool, im event.Images, raw []byte) ([]byte, event.Images) {
+	if r.Owned && !inflated {
+		return raw, im
+	}
+	if inflated {
+		return raw, event.Images{Before: m.keep(im.Before), After: m.keep(im.After)}
+	}
+	// Bitmaps and images lie side by side in the event: copy them at once.
+	b, a := len(im.Before), len(im.After)
+	from := len(r.Data) - len(raw) - b - a
+	c := m.alloc.copy(r.Data[from:])
+	var own event.Images
+	if b > 0 {
+		own.Before = c[:b:b]
+	}
+	if a > 0 {
+		own.After = c[b : b+a : b+a]
+	}
+	return c[b+a:], own
+}
+
+func (m *Machine) keep(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	return m.alloc.copy(b)
+}
+
+// ---- compressed transactions
+
+// payloadEvent feeds the events inside. All of them lie where the payload event lies.
+func (m *Machine) payloadEvent(r *Raw, start, next uint64) error {
+	p, err := ParsePayload(r.Body())
+	if err != nil {
+		return err
+	}
+	if m.state == inside {
+		return malformed("transaction payload inside a transaction")
+	}
+	if err := m.payload.reset(&p); err != nil {
+		return err
+	}
+	for {
+		inner, err := m.payload.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch inner.Type {
+		case TypePayload, TypeRotate, TypeFormatDescription, TypeGTID, TypeAnonymousGTID, TypeGTIDTagged, TypeMariaGTID:
+			return malformed("%v event inside a transaction payload", inner.Type)
+		}
+		if err := m.step(&inner, start, next); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package binlog
+
+import (
+	"bytes"
+	"strings"
+)
+
+// statement says what a QUERY event's text is to the state machine.
+type statement uint8
+
+const (
+	stmtDDL         statement = iota // everything that is none of the following
+	stmtEmpty                        // nothing but comments
+	stmtBegin                        // BEGIN, START TRANSACTION
+	stmtCommit                       //
+	stmtRollback                     // of the whole transaction
+	stmtRollbackTo                   // a savepoint
+	stmtSavepoint                    //
+	stmtRelease                      // a savepoint
+	stmtXAStart                      // XA START, XA BEGIN
+	stmtXAEnd                        //
+	stmtXAPrepare                    //
+	stmtXACommit                     //
+	stmtXARollback                   //
+	stmtAccount                      // users, rights and foreign servers: may carry secrets
+	stmtDML                          // changes rows, or may do so, as text
+	stmtCreateStart                  // CREATE TABLE ... START TRANSACTION: the CREATE of a CREATE TABLE ... SELECT
+)
+
+// String is for error messages and logs.
+func (s statement) String() string {
+	return [...]string{"DDL", "comment", "BEGIN", "COMMIT", "ROLLBACK", "ROLLBACK TO", "SAVEPOINT", "RELEASE SAVEPOINT", "XA START", "XA END",
+		"XA PREPARE", "XA COMMIT", "XA ROLLBACK", "account statement", "DML", "CREATE ... START TRANSACTION"}[s]
+}
+
+// control reports whether the statement is transaction control, which takes no ordinal.
+func (s statement) control() bool { return s >= stmtEmpty && s <= stmtXARollback }
+
+// lexer walks over the tokens of a statement, without comments. It knows as
+// much of SQL as every server version and sql_mode agrees on.
+type lexer struct {
+	b []byte
+}
+
+// next returns the next token: a word in upper case, a quoted name or string with
+// its opening quote, or one other byte; "" at the end.
+func (l *lexer) next() string {
+	for len(l.b) > 0 {
+		switch x := l.b[0]; {
+		case x == ' ' || x >= '\t' && x <= '\r':
+			l.b = l.b[1:]
+		case x == '#' || x == '-' && len(l.b) > 1 && l.b[1] == '-' && (len(l.b) == 2 || l.b[2] <= ' '):
+			i := bytes.IndexByte(l.b, '\n')
+			if i < 0 {
+				i = len(l.b) - 1
+			}
+			l.b = l.b[i+1:]
+		case x == '*' && len(l.b) > 1 && l.b[1] == '/': // end of a comment whose text is executed
+			l.b = l.b[2:]
+		case x == '/' && len(l.b) > 1 && l.b[1] == '*':
+			if l.executed() {
+				continue
+			}
+			i := bytes.Index(l.b[2:], []byte("*/"))
+			if i < 0 {
+				l.b = nil
+				continue
+			}
+			l.b = l.b[2+i+2:]
+		case x == '\'' || x == '"' || x == '`':
+			return l.quoted(x)
+		case wordByte(x):
+			n := 1
+			for n < len(l.b) && wordByte(l.b[n]) {
+				n++
+			}
+			w := l.b[:n]
+			l.b = l.b[n:]
+			return strings.ToUpper(string(w))
+		default:
+			l.b = l.b[1:]
+			return string(rune(x))
+		}
+	}
+	return ""
+}
+
+// executed passes over the opening of /*! and /*M!, with a version number,
+// as what follows is executed.
+func (l *lexer) executed() bool {
+	rest := l.b[2:]
+	if len(rest) > 0 && rest[0] == 'M' {
+		rest = rest[1:]
+	}
+	if len(rest) == 0 || rest[0] != '!' {
+		return false
+	}
+	rest = rest[1:]
+	for len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9' {
+		rest = rest[1:]
+	}
+	l.b = rest
+	return true
+}
+
+func (l *lexer) quoted(q byte) string {
+	i := 1
+	for i < len(l.b) {
+		switch {
+		case l.b[i] == '\\' && q != '`':
+			i++
+		case l.b[i] == q:
+			if i+1 < len(l.b) && l.b[i+1] == q {
+				i++
+				break
+			}
+			s := string(l.b[:i])
+			l.b = l.b[i+1:]
+			return s
+		}
+		i++
+	}
+	s := string(l.b)
+	l.b = nil
+	return s
+}
+
+func wordByte(x byte) bool {
+	return x == '_' || x == '$' || x == '@' || x >= '0' && x <= '9' || x >= 'A' && x <= 'Z' || x >= 'a' && x <= 'z' || x >= 0x80
+}
+
+// classify says what the statement is, and the savepoint or XA id that it names.
+func classify(text []byte) (statement, string) {
+	// Nearly every QUERY event is one of these two.
+	switch string(text) {
+	case "BEGIN":
+		return stmtBegin, ""
+	case "COMMIT":
+		return stmtCommit, ""
+	}
+	l := lexer{text}
+	w := l.next()
+	for w == "(" {
+		w = l.next()
+	}
+	switch w {
+	case "":
+		return stmtEmpty, ""
+	case "BEGIN":
+		return stmtBegin, ""
+	case "START":
+		if l.next() == "TRANSACTION" {
+			return stmtBegin, ""
+		}
+	case "COMMIT":
+		return stmtCommit, ""
+	case "ROLLBACK":
+		w = l.next()
+		if w == "WORK" {
+			w = l.next()
+		}
+		if w != "TO" {
+			return stmtRollback, ""
+		}
+		if w = l.next(); w == "SAVEPOINT" {
+			w = l.next()
+		}
+		return stmtRollbackTo, savepoint(w)
+	case "SAVEPOINT":
+		return stmtSavepoint, savepoint(l.next())
+	case "RELEASE":
+		l.next()
+		return stmtRelease, savepoint(l.next())
+	case "XA":
+		var s statement
+		switch l.next() {
+		case "START", "BEGIN":
+			s = stmtXAStart
+		case "END":
+			s = stmtXAEnd
+		case "PREPARE":
+			s = stmtXAPrepare
+		case "COMMIT":
+			s = stmtXACommit
+		case "ROLLBACK":
+			s = stmtXARollback
+		default:
+			return stmtDDL, ""
+		}
+		return s, xid(&l)
+	case "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "SELECT", "CALL", "DO", "HANDLER", "MERGE", "VALUES", "EXECUTE":
+		return stmtDML, ""
+	case "GRANT", "REVOKE":
+		return stmtAccount, ""
+	case "SET":
+		switch l.next() {
+		case "PASSWORD":
+			return stmtAccount, ""
+		case "STATEMENT": // MariaDB: SET STATEMENT variable=value FOR statement
+			for w != "" {
+				if w = l.next(); w == "FOR" {
+					return classify(l.b)
+				}
+			}
+		}
+	case "CREATE", "ALTER", "DROP", "RENAME":
+		return classifyDefinition(&l, w), ""
+	}
+	return stmtDDL, ""
+}
+
+func classifyDefinition(l *lexer, verb string) statement {
+	temporary := false
+	for {
+		switch l.next() {
+		case "OR", "REPLACE", "IF", "NOT", "EXISTS", "IGNORE", "ONLINE", "OFFLINE", "UNDO":
+		case "TEMPORARY":
+			temporary = true
+		case "USER", "SERVER", "ROLE":
+			return stmtAccount
+		case "TABLE":
+			if verb != "CREATE" || temporary {
+				return stmtDDL
+			}
+			// Under row format a CREATE TABLE ... SELECT is logged without its SELECT.
+			last, prev := "", ""
+			for {
+				w := l.next()
+				switch w {
+				case "SELECT":
+					return stmtDML
+				case "":
+					if prev == "START" && last == "TRANSACTION" {
+						return stmtCreateStart
+					}
+					return stmtDDL
+				}
+				prev, last = last, w
+			}
+		default:
+			return stmtDDL
+		}
+	}
+}
+
+// savepoint normalises the name, which is not case-sensitive.
+func savepoint(w string) string { return strings.ToUpper(strings.TrimLeft(w, "`\"")) }
+
+// xid returns the id of an XA statement as text without white space.
+func xid(l *lexer) string {
+	var s strings.Builder
+	for s.Len() < 512 {
+		w := l.next()
+		switch w {
+		case "", "ONE", "JOIN", "RESUME", "SUSPEND":
+			return s.String()
+		}
+		if w[0] == '\'' || w[0] == '"' {
+			w = "'" + strings.ToLower(w[1:]) + "'"
+		}
+		s.WriteString(w)
+	}
+	return s.String()
+}

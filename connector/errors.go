@@ -1,0 +1,77 @@
+package connector
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+)
+
+// StopError is an error that needs the operator: reading again would not help.
+type StopError = binlog.StopError
+
+func (c *Connector) stop(what, remedy string, err error) *StopError {
+	return &StopError{Destination: c.opt.Destination, What: what, Remedy: remedy, Err: err}
+}
+
+// Server error numbers that the mysql package does not name or that decide here.
+const (
+	errMasterFatal   = 1236 // of the dump thread: its text says what
+	errSameID        = 4052 // MariaDB: another replica of our server id has come
+	errBinlogOff     = 1381
+	errNoSuchReplica = 1198
+)
+
+// judge decides whether an error of the source ends Read (then it becomes a *StopError) or is
+// retried for ever (then it is returned as it is). It is the only place that decides so.
+func (c *Connector) judge(err error) error {
+	var stop *StopError
+	if err == nil || errors.As(err, &stop) {
+		return err
+	}
+	code, message := serverCode(err), err.Error()
+	var se *binlog.ServerError
+	if errors.As(err, &se) {
+		code, message = se.Code, se.Message
+	}
+	const grants = "run on the source: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO '<user>'@'<host>'"
+	switch code {
+	case mysql.ER_ACCESS_DENIED_ERROR, 1698, 1862, 3118: // wrong, no, expired password; account locked
+		return c.stop("the source refuses the login of user "+c.opt.User, "check user, password and host of the account", err)
+	case mysql.ER_HOST_NOT_PRIVILEGED:
+		return c.stop("the source has no account for user "+c.opt.User+" from this host", "create one, or correct its host part", err)
+	case mysql.ER_HOST_IS_BLOCKED:
+		return c.stop("the source has blocked this host after too many failed connections", "run on the source: FLUSH HOSTS (TRUNCATE TABLE performance_schema.host_cache)", err)
+	case mysql.ER_DBACCESS_DENIED_ERROR, mysql.ER_TABLEACCESS_DENIED_ERROR, mysql.ER_SPECIFIC_ACCESS_DENIED_ERROR:
+		return c.stop("user "+c.opt.User+" lacks a privilege on the source", grants, err)
+	case errBinlogOff:
+		return c.stop("the source's binary log is off", "set log_bin in its option file and restart it", err)
+	case errMasterFatal:
+		switch {
+		case evicted(err):
+			return err
+		case strings.Contains(message, "purged"), strings.Contains(message, "Could not find first log file"), strings.Contains(message, "could not find"):
+			return c.stop("the source has purged binlogs that have not been read yet", "keep them longer (binlog_expire_logs_seconds); "+
+				"the changes in them are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set", err)
+		case strings.Contains(message, "not in the master's binlog"), strings.Contains(message, "impossible position"), strings.Contains(message, "exceeds"):
+			return c.stop("the source does not have the position from which reading goes on: it lost transactions or is another server",
+				"point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", err)
+		case strings.Contains(message, "Binary log is not open"):
+			return c.stop("the source's binary log is off", "set log_bin in its option file and restart it", err)
+		}
+		return c.stop("the source cannot send its binlog", "see the source's error log", err)
+	}
+	return err
+}
+
+// evicted reports whether the source cut the stream because another replica
+// with our server id or UUID has connected.
+func evicted(err error) bool {
+	var se *binlog.ServerError
+	if !errors.As(err, &se) {
+		return false
+	}
+	return se.Code == errSameID || se.Code == errMasterFatal && strings.Contains(se.Message, "same server_uuid/server_id")
+}

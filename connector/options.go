@@ -1,0 +1,121 @@
+package connector
+
+import (
+	"crypto/tls"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
+)
+
+// Options configures a [Connector].
+type Options struct {
+	Destination string
+	Addresses   []string    // host:port of the source; several form a failover group and are tried in order
+	User        string      // needs REPLICATION SLAVE, REPLICATION CLIENT (BINLOG MONITOR on MariaDB) and SELECT
+	Password    string      // never logged, never sent but to log in
+	TLS         *tls.Config // nil: plain text; an empty ServerName is set to the address's host
+	Tables      *tablefilter.Filter
+	Start       string        // earliest, latest (also ""), gtid:SET, FILE:OFFSET or an RFC 3339 time
+	ServerID    uint32        // replica id; 0: derived from this host's name and the destination
+	SchemaFrom  string        // "" (TABLE_MAP) or "information_schema"
+	Heartbeat   time.Duration // of the idle source; 0: 5 s
+	ReadTimeout time.Duration // silence that counts as a lost link; 0: three heartbeats
+	DialTimeout time.Duration // connect and log in; 0: 10 s
+	PollPeriod  time.Duration // how often the source is asked for its position; 0: 2 s
+	Logger      *slog.Logger  // nil: slog.Default
+}
+
+// Limits of one put.
+const (
+	maxBatchEvents = 256
+	maxBatchBytes  = 512 << 10
+)
+
+// Connector reads one source. It is safe for concurrent use.
+type Connector struct {
+	opt  Options
+	log  *slog.Logger
+	host string // as registered at the source
+
+	slots slots
+	state status
+}
+
+// New checks the options and returns a Connector. It connects nowhere.
+func New(opt Options) (*Connector, error) {
+	var errs []error
+	if opt.Destination == "" {
+		errs = append(errs, errors.New("connector: the destination has no name"))
+	}
+	if len(opt.Addresses) == 0 {
+		errs = append(errs, errors.New("connector: no address of the source"))
+	}
+	if opt.SchemaFrom != schema.FromTableMap && opt.SchemaFrom != schema.FromInformationSchema {
+		errs = append(errs, errors.New("connector: schema source is neither empty nor information_schema"))
+	}
+	if opt.Start == "" {
+		opt.Start = "latest"
+	}
+	if _, err := parseStart(opt.Start); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	orDefault(&opt.Heartbeat, 5*time.Second)
+	orDefault(&opt.ReadTimeout, 3*opt.Heartbeat)
+	orDefault(&opt.DialTimeout, 10*time.Second)
+	orDefault(&opt.PollPeriod, 2*time.Second)
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	return &Connector{opt: opt, log: opt.Logger.With("destination", opt.Destination), host: host}, nil
+}
+
+func orDefault(d *time.Duration, def time.Duration) {
+	if *d <= 0 {
+		*d = def
+	}
+}
+
+// identity is what a dump connection calls itself.
+type identity struct {
+	slot     int
+	serverID uint32
+	uuid     string
+	host     string // shown by SHOW REPLICAS
+}
+
+// identity derives a name that is the same after every restart, so that the
+// source drops a forgotten connection of ours when the next one comes, and that differs
+// between hosts, destinations and the readers of one destination.
+func (c *Connector) identity(slot int) identity {
+	h := fnv.New128a()
+	for _, s := range []string{"binlogmq", c.host, c.opt.Destination} {
+		_, _ = h.Write([]byte(s))
+		_, _ = h.Write([]byte{0})
+	}
+	_, _ = h.Write([]byte{byte(slot), byte(slot >> 8)})
+	var id [16]byte
+	h.Sum(id[:0])
+	n := uint32(id[0])<<24 | uint32(id[1])<<16 | uint32(id[2])<<8 | uint32(id[3])
+	// Ids that people choose are small or made of addresses; stay in a quarter of the range that is rarely used.
+	n = 1<<31 | n>>2
+	if c.opt.ServerID != 0 && slot == 0 {
+		n = c.opt.ServerID
+	}
+	id[6] = id[6]&0x0f | 0x50 // a UUID made of a name
+	id[8] = id[8]&0x3f | 0x80
+	host := "binlogmq-" + c.opt.Destination + "@" + c.host
+	return identity{slot: slot, serverID: n, uuid: event.FormatUUID(id), host: host[:min(len(host), 60)]}
+}

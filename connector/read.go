@@ -1,0 +1,537 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// slots hands out the identities of concurrent readers.
+type slots struct {
+	mu   sync.Mutex
+	used []bool
+}
+
+func (s *slots) take() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, u := range s.used {
+		if !u {
+			s.used[i] = true
+			return i
+		}
+	}
+	s.used = append(s.used, true)
+	return len(s.used) - 1
+}
+
+func (s *slots) give(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used[i] = false
+}
+
+// reader is the state of one Read.
+type reader struct {
+	c    *Connector
+	id   identity
+	main bool // the reader that Status shows
+	put  func(context.Context, []*event.Event) error
+
+	batch []*event.Event
+	size  int
+
+	// What put has taken.
+	last    event.Position // last transaction end
+	ordinal int64          // its number
+	done    int64          // last number taken
+	open    *event.Txn     // transaction of which a part was taken
+
+	replay    bool // the stream shows the open transaction again
+	prepared  map[string]bool
+	hideGTIDs bool
+	decided   bool // hideGTIDs is
+
+	progress  bool // events have come since the last attempt
+	stalled   bool // put was slow and nothing was read since: a cut is no fault of the link
+	evictions []time.Time
+	damaged   int // attempts in a row that ended in bytes that make no sense
+	ahead     int // attempts in a row that found the source behind us
+}
+
+// putError carries an error of put through the machine.
+type putError struct{ err error }
+
+func (e *putError) Error() string { return e.err.Error() }
+func (e *putError) Unwrap() error { return e.err }
+
+// Read hands on every event behind the transaction end from.Position, numbered from from.Ordinal+1. It
+// calls put with one or more events at a time, in order, from its own goroutine; the slice is Read's
+// again after put returns. It returns the error of put, the context's, or one that needs
+// the operator (*[StopError]); everything else it retries for ever, with Status telling why. Several Reads may run
+// at once, each with an identity of its own.
+func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	slot := c.slots.take()
+	defer c.slots.give(slot)
+	r := &reader{
+		c: c, id: c.identity(slot), main: slot == 0, put: put, ordinal: from.Ordinal, done: from.Ordinal,
+		last: from.Position, prepared: map[string]bool{},
+	}
+	r.last.GTIDs = from.Position.GTIDs.Clone()
+	err := r.run(ctx)
+	if r.main {
+		c.state.update(func(s *Status) {
+			s.Connected = false
+			if ctx.Err() == nil {
+				s.Err = err
+			}
+		})
+	}
+	return err
+}
+
+// Waits between attempts.
+const (
+	minBackOff = 200 * time.Millisecond
+	maxBackOff = 15 * time.Second
+)
+
+func (r *reader) run(ctx context.Context) error {
+	if r.main {
+		pctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { r.c.poll(pctx) })
+		defer wg.Wait()
+		defer cancel()
+	}
+	wait := minBackOff
+	for {
+		r.progress = false
+		err := r.attempt(ctx)
+		var pe *putError
+		if errors.As(err, &pe) {
+			return pe.err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var stop *StopError
+		if err = r.judge(err); errors.As(err, &stop) {
+			r.c.log.Error("reading the source stopped", "error", err)
+			return err
+		}
+		if r.progress {
+			wait = minBackOff
+		}
+		pause := wait/2 + rand.N(wait)
+		if r.stalled && r.progress {
+			// The server gave up waiting for us while the ring was full: nothing is wrong.
+			r.c.log.Info("the source cut the stream under back-pressure; reconnecting", "error", err)
+			pause = 0
+		} else {
+			r.c.log.Warn("lost the source; reconnecting", "error", err, "in", pause.Round(time.Millisecond))
+		}
+		r.stalled = false
+		if r.main {
+			r.c.state.update(func(s *Status) {
+				s.Connected, s.Err = false, err
+				s.Reconnects++
+			})
+		}
+		wait = min(2*wait, maxBackOff)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// judge counts what may happen a few times, and leaves the rest to the Connector's judge.
+func (r *reader) judge(err error) error {
+	switch {
+	case evicted(err):
+		now := time.Now()
+		r.evictions = append(r.evictions, now)
+		for now.Sub(r.evictions[0]) > 10*time.Minute {
+			r.evictions = r.evictions[1:]
+		}
+		if len(r.evictions) >= 3 {
+			return r.c.stop(fmt.Sprintf("another replica uses our server id %d or UUID %s: the source has cut our stream %d times", r.id.serverID, r.id.uuid, len(r.evictions)),
+				"stop the other process, or give one of them its own source.server_id", err)
+		}
+	case errors.Is(err, binlog.ErrMalformed):
+		// Damaged on the way: once more may help. Damaged in the file: it will not.
+		if r.damaged++; r.damaged >= 3 {
+			return r.c.stop("the binlog cannot be read", "if the file is damaged on the source, read from another replica, or repair the rows concerned and move the cursor behind it with: binlogmq cursor set", err)
+		}
+		return err
+	default:
+		if r.progress {
+			r.damaged = 0
+		}
+	}
+	return r.c.judge(err)
+}
+
+// attempt connects and reads until something goes wrong.
+func (r *reader) attempt(ctx context.Context) error {
+	c := r.c
+	r.batch, r.size = r.batch[:0], 0
+	s, sv, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := r.checkServer(ctx, s, sv); err != nil {
+		return err
+	}
+	if err := c.checkIdentity(ctx, s, sv, r.id); err != nil {
+		return err
+	}
+	charsets, err := s.charsets(ctx, sv)
+	if err != nil {
+		return err
+	}
+	cat := &catalog{ctx: ctx, c: c, addr: s.addr, sv: sv}
+	defer cat.close()
+	from := r.last
+	from.GTIDs = r.last.GTIDs.Clone()
+	behind := from.Offset
+	if from.GTIDs.IsEmpty() && from.Offset > math.MaxUint32 {
+		from.Offset = 4 // the dump command has 32 bits
+	}
+	if err := c.dump(ctx, s, sv, r.id, from); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Conn.Conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	stream := c.stream(ctx, s, &c.state.bytes)
+
+	if from.Offset != behind {
+		if err := c.skipTo(stream, from.File, behind); err != nil {
+			return err
+		}
+		from.Offset = behind
+	}
+	m := binlog.NewMachine(binlog.Options{
+		Destination: c.opt.Destination, ServerUUID: sv.uuid, Match: c.opt.Tables.Match,
+		Tables: schema.New(schema.Options{
+			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, Catalog: cat,
+		}),
+		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Prepared: r.prepared, Position: from, Ordinal: r.ordinal,
+	})
+	defer m.Close()
+	r.replay = r.open != nil
+	if r.main {
+		c.state.update(func(st *Status) {
+			st.Connected, st.Err, st.Address, st.Version, st.ServerUUID = true, nil, s.addr, sv.version, sv.uuid
+		})
+	}
+	c.log.Info("reading the source", "address", s.addr, "version", sv.version, "server_uuid", sv.uuid, "gtids", r.last.GTIDs.String(),
+		"file", r.last.File, "offset", r.last.Offset, "ordinal", r.ordinal, "server_id", r.id.serverID)
+	err = r.follow(ctx, stream, m)
+	if ferr := r.flush(ctx); ferr != nil {
+		var pe *putError
+		if !errors.As(err, &pe) {
+			err = ferr
+		}
+	}
+	return err
+}
+
+// follow reads until an error.
+func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Machine) error {
+	for {
+		if !stream.Ready() {
+			// Nothing waits for a timer: what is read is handed on before we wait for more.
+			if err := r.flush(ctx); err != nil {
+				return err
+			}
+			if r.main {
+				r.show(m)
+			}
+		}
+		raw, err := stream.Next()
+		if err != nil {
+			if err == io.EOF {
+				err = errors.New("the source closed the connection")
+			}
+			return err
+		}
+		r.stalled = false
+		if err := m.Feed(&raw); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *reader) show(m *binlog.Machine) {
+	file, offset := m.Position()
+	st := &r.c.state
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if m.Open() && st.s.File != "" {
+		return // the position of a transaction that is not read yet
+	}
+	st.s.File, st.s.Offset = file, offset
+}
+
+// emit takes an event from the machine.
+func (r *reader) emit(ctx context.Context, e *event.Event) error {
+	if r.replay {
+		skip, err := r.again(e)
+		if err != nil || skip {
+			return err
+		}
+	}
+	r.batch = append(r.batch, e)
+	if r.size += e.Size; len(r.batch) >= maxBatchEvents || r.size >= maxBatchBytes {
+		return r.flush(ctx)
+	}
+	return nil
+}
+
+// again compares what the stream shows again with what was put, and tells
+// whether to skip it. Same server, GTID and count, or nothing goes on: rows that were
+// published cannot be called back.
+func (r *reader) again(e *event.Event) (skip bool, err error) {
+	const remedy = "the source lost a transaction whose first row changes have been published, or another server took its place: " +
+		"compare its tables with their consumers, then set a new position with: binlogmq cursor set"
+	lost := func(what string) error {
+		s := r.c.stop("after reconnecting, "+what, remedy, nil)
+		s.File, s.Offset, s.GTID = e.File, e.Start, e.Txn.GTID
+		return s
+	}
+	if e.Kind == event.Begin {
+		o, t := r.open, e.Txn
+		if t.ServerUUID != o.ServerUUID {
+			return false, lost("another server answers in the middle of transaction " + txnName(o))
+		}
+		if t.GTID != o.GTID || t.GTID.IsZero() && (t.File != o.File || t.Start != o.Start) {
+			return false, lost("transaction " + txnName(o) + " is gone; the source shows " + txnName(t) + " instead")
+		}
+		return true, nil
+	}
+	last := e.Ordinal
+	if e.Kind == event.Rows {
+		last += int64(e.Rows) - 1
+	}
+	switch {
+	case e.Ordinal > r.done:
+		r.replay = false
+		return false, nil
+	case last > r.done || e.Kind == event.End:
+		return false, lost("transaction " + txnName(r.open) + " has other row changes than before")
+	}
+	return true, nil
+}
+
+func txnName(t *event.Txn) string {
+	if !t.GTID.IsZero() {
+		return t.GTID.String()
+	}
+	return fmt.Sprintf("at %s:%d", t.File, t.Start)
+}
+
+// flush hands the batch on.
+func (r *reader) flush(ctx context.Context) error {
+	if len(r.batch) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	if err := r.put(ctx, r.batch); err != nil {
+		return &putError{err}
+	}
+	r.progress = true
+	r.stalled = time.Since(begin) > time.Second
+	rows := int64(0)
+	var end *event.Event
+	for _, e := range r.batch {
+		switch e.Kind {
+		case event.Begin:
+			r.open = e.Txn
+		case event.End:
+			r.done, r.ordinal, r.open = e.Ordinal, e.Ordinal, nil
+			r.last.GTIDs.Add(e.Txn.GTID)
+			end = e
+		case event.Rows:
+			rows += int64(e.Rows)
+			r.done = e.Ordinal + int64(e.Rows) - 1
+		default:
+			r.done = e.Ordinal
+		}
+	}
+	if end != nil {
+		r.last.File, r.last.Offset, r.last.ServerUUID = end.File, end.Next, end.Txn.ServerUUID
+		if r.main {
+			r.c.state.update(func(s *Status) { s.LastCommit = time.UnixMicro(end.Txn.Time) })
+		}
+	}
+	r.c.state.events.Add(int64(len(r.batch)))
+	r.c.state.rows.Add(rows)
+	clear(r.batch)
+	r.batch, r.size = r.batch[:0], 0
+	return nil
+}
+
+// connect connects to the first address that answers.
+func (c *Connector) connect(ctx context.Context) (*session, *server, error) {
+	var errs []error
+	for _, addr := range c.opt.Addresses {
+		s, err := c.dial(ctx, addr)
+		if err == nil {
+			var sv *server
+			if sv, err = s.server(ctx); err == nil {
+				if err = c.checkLogging(sv); err == nil {
+					return s, sv, nil
+				}
+			}
+			s.close()
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 1 {
+		return nil, nil, errs[0]
+	}
+	// If one server is merely down, waiting may help.
+	for _, err := range errs {
+		var stop *StopError
+		if !errors.As(c.judge(err), &stop) {
+			return nil, nil, errors.New(joined(errs))
+		}
+	}
+	return nil, nil, errors.Join(errs...)
+}
+
+func joined(errs []error) string {
+	var s []string
+	for _, e := range errs {
+		s = append(s, e.Error())
+	}
+	return strings.Join(s, "; ")
+}
+
+// checkLogging refuses a server whose log cannot be read.
+func (c *Connector) checkLogging(sv *server) error {
+	if sv.vars["log_bin"] == "OFF" {
+		return c.stop("the source's binary log is off", "set log_bin in its option file and restart it", nil)
+	}
+	if f := sv.vars["binlog_format"]; f != "" && f != "ROW" {
+		return c.stop("the source logs statements: binlog_format is "+f, "run on the source: "+setGlobal(sv, "binlog_format", "ROW")+", and let its clients reconnect", nil)
+	}
+	return nil
+}
+
+// setGlobal is the statement that sets a variable for good.
+func setGlobal(sv *server, name, value string) string {
+	if sv.mariaDB {
+		return "SET GLOBAL " + name + "=" + value + "; and put " + name + "=" + value + " under [mariadb] in its option file"
+	}
+	if strings.HasPrefix(sv.version, "5.") {
+		return "SET GLOBAL " + name + "=" + value + "; and put " + name + "=" + value + " under [mysqld] in its option file"
+	}
+	return "SET PERSIST " + name + "=" + value
+}
+
+// checkServer makes sure that the position means something on this server.
+func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error {
+	c := r.c
+	pos := &r.last
+	if pos.GTIDs.IsEmpty() {
+		return r.checkFile(ctx, s, sv)
+	}
+	if pos.GTIDs.IsMariaDB() != sv.mariaDB {
+		return c.stop("the position "+pos.GTIDs.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
+	}
+	if sv.mariaDB {
+		return nil // the dump thread looks for each domain's transaction in strict mode
+	}
+	if !sv.gtid {
+		return c.stop("the position is a GTID set, but gtid_mode is "+sv.vars["gtid_mode"]+" on the source",
+			"run on the source: SET PERSIST gtid_mode=ON (step by step, with enforce_gtid_consistency=ON), or set a position by file and offset with: binlogmq cursor set", nil)
+	}
+	purged, err := s.gtidVariable(ctx, "gtid_purged")
+	if err != nil {
+		return err
+	}
+	if lost := purged.Subtract(pos.GTIDs); !lost.IsEmpty() {
+		return c.stop("the source has purged transactions that have not been read yet: "+lost.String(),
+			"keep its binlogs longer (binlog_expire_logs_seconds); the changes in them are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set", nil)
+	}
+	executed, err := s.gtidVariable(ctx, "gtid_executed")
+	if err != nil {
+		return err
+	}
+	if more := pos.GTIDs.Subtract(executed); !more.IsEmpty() {
+		// A replica that has been promoted may need a moment.
+		if r.ahead++; r.ahead > 6 {
+			return c.stop("the source lacks transactions that have been published: "+more.String(),
+				"it lost them in a failover or is another server: point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", nil)
+		}
+		return fmt.Errorf("%s: the source does not have transactions %s yet", s.addr, more.String())
+	}
+	r.ahead = 0
+	return nil
+}
+
+// checkFile checks a position by file and offset, and decides whether GTIDs
+// can be used from here on.
+func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
+	c := r.c
+	pos := &r.last
+	if pos.File == "" {
+		return c.stop("the position is empty", "set one with: binlogmq cursor set", nil)
+	}
+	if pos.ServerUUID != "" && pos.ServerUUID != sv.uuid {
+		return c.stop(fmt.Sprintf("the position %s:%d is of server %s, but %s answers, where it means nothing", pos.File, pos.Offset, pos.ServerUUID, sv.uuid),
+			"point the address to the right server, or switch GTIDs on, or set a new position with: binlogmq cursor set", nil)
+	}
+	files, err := s.binlogs(ctx)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, f := range files {
+		if f.name == pos.File {
+			found = true
+			if pos.Offset > f.size {
+				return c.stop(fmt.Sprintf("the position %s:%d lies beyond the end of that file (%d)", pos.File, pos.Offset, f.size),
+					"the source lost transactions in a crash: compare the tables, then set a new position with: binlogmq cursor set", nil)
+			}
+		}
+	}
+	if !found {
+		return c.stop("the source does not have binlog file "+pos.File+" any more",
+			"keep its binlogs longer (binlog_expire_logs_seconds); the changes in it are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set", nil)
+	}
+	if !sv.gtid || r.decided {
+		r.hideGTIDs = r.hideGTIDs || !sv.gtid && !sv.mariaDB
+		return nil
+	}
+	// GTIDs are on but the position has none. That is right on a server that had executed none there; on any other
+	// one a set that begins here would claim that nothing came before.
+	before, err := c.gtidsAt(ctx, s, sv, r.id, pos.File, pos.Offset)
+	if err != nil {
+		return err
+	}
+	r.decided = true
+	if r.hideGTIDs = !before.IsEmpty(); r.hideGTIDs {
+		c.log.Warn("the saved position has no GTIDs, so this destination goes on by file and offset; to use GTIDs set its position again",
+			"command", "binlogmq cursor set", "gtids", before.String())
+	}
+	return nil
+}

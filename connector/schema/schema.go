@@ -1,0 +1,603 @@
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// Sources of column names.
+const (
+	FromTableMap          = ""                   // TABLE_MAP only: binlog_row_metadata=FULL
+	FromInformationSchema = "information_schema" // names of the server's present tables where TABLE_MAP has none
+)
+
+// Column is a column as information_schema describes it now.
+type Column struct {
+	Name      string
+	DataType  string // lower case: "varchar"
+	SQLType   string // COLUMN_TYPE: "varchar(20)", "enum('a','b')"
+	Charset   string // "" for columns without
+	Collation uint32 // id; 0 when unknown
+	Octets    uint64 // CHARACTER_OCTET_LENGTH
+	Precision uint64 // NUMERIC_PRECISION
+	Scale     uint64 // NUMERIC_SCALE
+	Fraction  uint64 // DATETIME_PRECISION
+	Nullable  bool
+	Invisible bool
+	JSON      bool // MariaDB: a JSON column, which is a longtext with a check
+	Key       int  // position in the primary key, from 1; 0: no part of it
+}
+
+// ErrNoTable is returned by a Catalog that can tell that the table is not
+// there or may not be looked at.
+var ErrNoTable = errors.New("the table is gone or may not be looked at")
+
+// Catalog answers from the server's information_schema.
+type Catalog interface {
+	// Columns returns the columns of the table in order. It fails with ErrNoTable (wrapped or not) when asking
+	// again would not help; any other error means that nobody knows.
+	Columns(schema, table string) ([]Column, error)
+}
+
+// Options configures a [Builder].
+type Options struct {
+	MariaDB  bool
+	Version  string            // of the server, for the remedies in errors
+	From     string            // FromTableMap or FromInformationSchema
+	Charsets map[uint32]string // collation id -> character set, as the server has them
+	Catalog  Catalog           // nil: no enrichment
+}
+
+// Builder makes tables of TABLE_MAPs and remembers them. It implements
+// binlog.Tables. Not for concurrent use.
+type Builder struct {
+	opt   Options
+	known map[string]*entry // by definition
+}
+
+type entry struct {
+	schema, name string
+	table        *event.Table
+}
+
+// maxKnown bounds the tables remembered.
+const maxKnown = 8192
+
+// New returns a Builder.
+func New(opt Options) *Builder { return &Builder{opt: opt, known: map[string]*entry{}} }
+
+// FullMetadata returns the statement that makes the server log complete
+// TABLE_MAPs, and how it stays so.
+func FullMetadata(mariaDB bool, version string) string {
+	if mariaDB {
+		if !atLeast(version, 10, 5, 0) {
+			return "MariaDB before 10.5 cannot log column names: accept the risk of schema: information_schema, or upgrade"
+		}
+		return "run on the source: SET GLOBAL binlog_row_metadata=FULL; and put binlog_row_metadata=FULL under [mariadb] in its option file"
+	}
+	if !atLeast(version, 8, 0, 1) {
+		return "MySQL before 8.0.1 cannot log column names: accept the risk of schema: information_schema, or upgrade"
+	}
+	return "run on the source: SET PERSIST binlog_row_metadata=FULL"
+}
+
+func atLeast(version string, want ...int) bool {
+	for _, w := range want {
+		n, digits := 0, 0
+		for digits < len(version) && version[digits] >= '0' && version[digits] <= '9' && digits < 6 {
+			n = n*10 + int(version[digits]-'0')
+			digits++
+		}
+		if n != w {
+			return n > w
+		}
+		version = strings.TrimPrefix(version[digits:], ".")
+	}
+	return true
+}
+
+// Changed forgets the tables that the statement names, so that information_schema is asked again.
+func (b *Builder) Changed(_, statement []byte) {
+	if len(b.known) == 0 {
+		return
+	}
+	text := strings.ToLower(string(statement))
+	for k, e := range b.known {
+		if strings.Contains(text, strings.ToLower(e.name)) || strings.Contains(text, strings.ToLower(e.schema)) {
+			delete(b.known, k)
+		}
+	}
+}
+
+// Table implements binlog.Tables.
+func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
+	if e, ok := b.known[string(t.Definition)]; ok {
+		return e.table, nil
+	}
+	table, err := b.build(t)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.known) >= maxKnown {
+		clear(b.known)
+	}
+	b.known[string(t.Definition)] = &entry{string(t.Schema), string(t.Table), table}
+	return table, nil
+}
+
+func stop(what, remedy string, err error) error {
+	return &binlog.StopError{What: what, Remedy: remedy, Err: err}
+}
+
+const skipRemedy = "exclude the table, or upgrade binlogmq if a later version supports it"
+
+func (b *Builder) build(t *binlog.TableMap) (*event.Table, error) {
+	cols, err := t.Columns()
+	if err != nil {
+		return nil, err
+	}
+	table := &event.Table{Schema: string(t.Schema), Name: string(t.Table), Columns: make([]event.Column, len(cols.Types))}
+	if err := b.columns(table, cols); err != nil {
+		return nil, err
+	}
+	named := cols.Names != nil || len(cols.Types) == 0
+	if !named && b.opt.From != FromInformationSchema {
+		// I6: names are never guessed.
+		return nil, stop("the log has no column names", FullMetadata(b.opt.MariaDB, b.opt.Version)+
+			" (rows logged before that cannot be read: then move the cursor behind them with: binlogmq cursor set; or accept the risk of schema: information_schema)", nil)
+	}
+	if named && b.sequence(table) {
+		return nil, nil
+	}
+	var info []Column
+	if b.opt.Catalog != nil {
+		info, err = b.opt.Catalog.Columns(table.Schema, table.Name)
+		if err != nil && !errors.Is(err, ErrNoTable) {
+			return nil, fmt.Errorf("table %s.%s: asking information_schema: %w", table.Schema, table.Name, err)
+		}
+	}
+	if !named {
+		if err := b.adopt(table, cols, info, err); err != nil {
+			return nil, err
+		}
+		if b.sequence(table) {
+			return nil, nil
+		}
+	} else {
+		enrich(table, info)
+	}
+	if err := table.Compile(); err != nil {
+		return nil, stop("the table cannot be decoded", skipRemedy, err)
+	}
+	return table, nil
+}
+
+// Type codes that decide which optional metadata concerns a column.
+const (
+	typeTiny              = 1
+	typeShort             = 2
+	typeLong              = 3
+	typeFloat             = 4
+	typeDouble            = 5
+	typeTimestamp         = 7
+	typeLongLong          = 8
+	typeInt24             = 9
+	typeDate              = 10
+	typeTime              = 11
+	typeDatetime          = 12
+	typeYear              = 13
+	typeVarchar           = 15
+	typeBit               = 16
+	typeTimestamp2        = 17
+	typeDatetime2         = 18
+	typeTime2             = 19
+	typeBlobCompressed    = 140
+	typeVarcharCompressed = 141
+	typeVector            = 242
+	typeJSON              = 245
+	typeNewDecimal        = 246
+	typeEnum              = 247
+	typeSet               = 248
+	typeBlob              = 252
+	typeString            = 254
+	typeGeometry          = 255
+)
+
+// columns fills the columns with what the TABLE_MAP says.
+func (b *Builder) columns(table *event.Table, cols *binlog.Columns) error {
+	meta := cols.Meta
+	var numeric, character, member, enum, set int
+	for i, typ := range cols.Types {
+		c := &table.Columns[i]
+		real, m, n, err := event.NormalizeType(typ, meta)
+		if err != nil {
+			return stop(fmt.Sprintf("column %d%s cannot be decoded", i+1, nameOf(cols, i)), skipRemedy, err)
+		}
+		meta = meta[n:]
+		c.Type, c.Meta = real, m
+		c.Nullable = cols.Nullable[i/8]>>(i%8)&1 != 0
+		if cols.Names != nil {
+			c.Name = text(cols.Names[i])
+		}
+		if cols.Visible != nil {
+			c.Invisible = cols.Visible[i/8]<<(i%8)&0x80 == 0
+		}
+		switch {
+		case isNumeric(real):
+			if cols.Unsigned != nil {
+				if numeric/8 >= len(cols.Unsigned) {
+					return missing("signedness")
+				}
+				c.Unsigned = cols.Unsigned[numeric/8]<<(numeric%8)&0x80 != 0
+			}
+			numeric++
+		case real == typeEnum || real == typeSet:
+			var lists [][][]byte
+			var at int
+			if real == typeEnum {
+				lists, at = cols.EnumMembers, enum
+				enum++
+			} else {
+				lists, at = cols.SetMembers, set
+				set++
+			}
+			if err := b.collation(c, cols.MemberDefault, cols.MemberCharset, member, "ENUM and SET charsets"); err != nil {
+				return err
+			}
+			member++
+			if lists != nil {
+				if at >= len(lists) {
+					return missing("ENUM and SET members")
+				}
+				if err := members(c, lists[at]); err != nil {
+					return err
+				}
+			}
+		case b.isCharacter(real):
+			if err := b.collation(c, cols.DefaultCharset, cols.ColumnCharset, character, "charsets"); err != nil {
+				return err
+			}
+			character++
+		}
+	}
+	if len(meta) > 0 {
+		return fmt.Errorf("%w: table map: %d bytes of column metadata too many", binlog.ErrMalformed, len(meta))
+	}
+	for _, k := range cols.Key {
+		table.Key = append(table.Key, k.Column)
+	}
+	// MariaDB keeps the hash of a long unique key in a hidden column.
+	if b.opt.MariaDB && cols.Names != nil {
+		for i := range table.Columns {
+			if strings.HasPrefix(table.Columns[i].Name, "DB_ROW_HASH_") {
+				table.Columns[i].Invisible = true
+			}
+		}
+	}
+	return nil
+}
+
+func nameOf(cols *binlog.Columns, i int) string {
+	if cols.Names == nil {
+		return ""
+	}
+	return fmt.Sprintf(" %q", cols.Names[i])
+}
+
+func missing(what string) error {
+	return fmt.Errorf("%w: table map: too few %s", binlog.ErrMalformed, what)
+}
+
+// text makes valid UTF-8 of a name; names are UTF-8 in the log.
+func text(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+func isNumeric(t byte) bool {
+	switch t {
+	case typeTiny, typeShort, typeInt24, typeLong, typeLongLong, typeNewDecimal, typeFloat, typeDouble, typeYear:
+		return true
+	}
+	return false
+}
+
+// isCharacter reports whether the server counts columns of the type among those that have a charset
+// in the TABLE_MAP. MySQL 9 counts VECTOR, MariaDB GEOMETRY and its COMPRESSED types.
+func (b *Builder) isCharacter(t byte) bool {
+	switch t {
+	case typeString, typeVarchar, typeBlob:
+		return true
+	case typeVector:
+		return !b.opt.MariaDB
+	case typeGeometry, typeBlobCompressed, typeVarcharCompressed:
+		return b.opt.MariaDB
+	}
+	return false
+}
+
+func (b *Builder) collation(c *event.Column, def *binlog.Charsets, list []uint32, i int, what string) error {
+	switch {
+	case def != nil:
+		c.Collation = def.Of(i)
+	case list != nil:
+		if i >= len(list) {
+			return missing(what)
+		}
+		c.Collation = list[i]
+	default:
+		return nil
+	}
+	if c.Type == typeVector || c.Type == typeGeometry {
+		return nil
+	}
+	if c.Collation == 63 {
+		c.Charset = "binary"
+		return nil
+	}
+	name, ok := b.opt.Charsets[c.Collation]
+	if !ok {
+		return stop(fmt.Sprintf("column %q has collation %d, which the source does not list", c.Name, c.Collation), skipRemedy, nil)
+	}
+	c.Charset = name
+	return nil
+}
+
+func members(c *event.Column, list [][]byte) error {
+	c.Members = make([]string, len(list))
+	charset := c.Charset
+	for i, m := range list {
+		if charset == "" || charset == "binary" {
+			c.Members[i] = string(m)
+			continue
+		}
+		u, err := event.AppendUTF8(nil, charset, m)
+		if err != nil {
+			return stop(fmt.Sprintf("the labels of column %q cannot be decoded", c.Name), skipRemedy, err)
+		}
+		c.Members[i] = string(u)
+	}
+	return nil
+}
+
+// sequenceColumns are the columns of every MariaDB SEQUENCE (sql_sequence.cc).
+var sequenceColumns = []string{"next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option", "cycle_count"}
+
+// sequence reports whether the table is a MariaDB SEQUENCE, whose one row is
+// the server's bookkeeping and not data. The log shows it like a table, so it is known by
+// its columns: a pure function of the TABLE_MAP, as ordinals must not depend on what exists now.
+func (b *Builder) sequence(t *event.Table) bool {
+	return b.opt.MariaDB && len(t.Columns) == len(sequenceColumns) && slices.EqualFunc(t.Columns, sequenceColumns, func(c event.Column, name string) bool {
+		return c.Name == name && (c.Type == typeLongLong || c.Type == typeTiny || isNumeric(c.Type))
+	})
+}
+
+// enrich adds what information_schema knows beyond the TABLE_MAP, a column at a
+// time and only where name and type agree.
+func enrich(t *event.Table, info []Column) {
+	if info == nil {
+		return
+	}
+	byName := make(map[string]*Column, len(info))
+	for i := range info {
+		byName[info[i].Name] = &info[i]
+	}
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		k := byName[c.Name]
+		if k == nil || disagree(c, k) != "" {
+			continue
+		}
+		apply(c, k)
+	}
+}
+
+func apply(c *event.Column, k *Column) {
+	// Some servers show the labels of ENUM and SET in bytes of the column's charset; Compile derives the type from Members.
+	if len(c.Members) == 0 {
+		c.SQLType = k.SQLType
+	}
+	switch {
+	case k.DataType == "uuid":
+		c.Logical = event.LogicalUUID
+	case k.DataType == "inet4":
+		c.Logical = event.LogicalINET4
+	case k.DataType == "inet6":
+		c.Logical = event.LogicalINET6
+	case k.JSON:
+		c.Logical = event.LogicalJSON
+	case c.Type == typeTiny && strings.HasPrefix(k.SQLType, "tinyint(1)"):
+		c.Logical = event.LogicalBool
+	}
+}
+
+// adopt gives the columns information_schema's names, and whatever else the
+// TABLE_MAP lacks, if every column agrees (I6).
+func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, info []Column, err error) error {
+	const remedy = "the table was altered after the rows were logged, or cannot be seen: "
+	full := FullMetadata(b.opt.MariaDB, b.opt.Version)
+	if err != nil || info == nil {
+		return stop("the log has no column names and information_schema does not show the table", remedy+"grant SELECT on it; "+full, err)
+	}
+	if len(info) != len(t.Columns) {
+		return stop(fmt.Sprintf("the log shows %d columns, information_schema %d", len(t.Columns), len(info)), remedy+full, nil)
+	}
+	for i := range t.Columns {
+		c, k := &t.Columns[i], &info[i]
+		if why := disagree(c, k); why != "" {
+			return stop(fmt.Sprintf("column %d (%s %s in information_schema) is another one in the log: %s", i+1, k.Name, k.SQLType, why), remedy+full, nil)
+		}
+		c.Name = k.Name
+		c.Invisible = k.Invisible
+		if isNumeric(c.Type) && cols.Unsigned == nil {
+			c.Unsigned = strings.Contains(k.SQLType, "unsigned") || strings.Contains(k.SQLType, "zerofill")
+		}
+		if c.Charset == "" && c.Type != typeVector && c.Type != typeGeometry {
+			switch {
+			case k.Charset != "":
+				c.Charset, c.Collation = k.Charset, k.Collation
+			case b.isCharacter(c.Type):
+				c.Charset, c.Collation = "binary", 63
+			}
+		}
+		if (c.Type == typeEnum || c.Type == typeSet) && c.Members == nil {
+			labels, ok := ParseMembers(k.SQLType)
+			for j, l := range labels {
+				if !utf8.ValidString(l) { // not converted by the server
+					u, err := event.AppendUTF8(nil, k.Charset, []byte(l))
+					labels[j], ok = string(u), ok && err == nil
+				}
+			}
+			if !ok {
+				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), full, nil)
+			}
+			c.Members = labels
+		}
+		apply(c, k)
+	}
+	if cols.Key == nil {
+		t.Key = nil
+		for n := 1; ; n++ {
+			i := slices.IndexFunc(info, func(k Column) bool { return k.Key == n })
+			if i < 0 {
+				break
+			}
+			t.Key = append(t.Key, i)
+		}
+	}
+	return nil
+}
+
+// disagree tells why a column of the log cannot be that of information_schema; "" if it can.
+func disagree(c *event.Column, k *Column) string {
+	if c.Nullable != k.Nullable {
+		return "one of them is NOT NULL"
+	}
+	is := func(names ...string) bool { return slices.Contains(names, k.DataType) }
+	unless := func(ok bool) string {
+		if ok {
+			return ""
+		}
+		return fmt.Sprintf("type code %d with metadata %d", c.Type, c.Meta)
+	}
+	switch c.Type {
+	case typeTiny:
+		return unless(is("tinyint"))
+	case typeShort:
+		return unless(is("smallint"))
+	case typeInt24:
+		return unless(is("mediumint"))
+	case typeLong:
+		return unless(is("int"))
+	case typeLongLong:
+		return unless(is("bigint"))
+	case typeFloat:
+		return unless(is("float"))
+	case typeDouble:
+		return unless(is("double"))
+	case typeNewDecimal:
+		return unless(is("decimal") && uint64(c.Meta>>8) == k.Precision && uint64(c.Meta&0xff) == k.Scale)
+	case typeYear:
+		return unless(is("year"))
+	case typeDate:
+		return unless(is("date"))
+	case typeTime:
+		return unless(is("time"))
+	case typeDatetime:
+		return unless(is("datetime"))
+	case typeTimestamp:
+		return unless(is("timestamp"))
+	case typeTime2:
+		return unless(is("time") && uint64(c.Meta) == k.Fraction)
+	case typeDatetime2:
+		return unless(is("datetime") && uint64(c.Meta) == k.Fraction)
+	case typeTimestamp2:
+		return unless(is("timestamp") && uint64(c.Meta) == k.Fraction)
+	case typeBit:
+		return unless(is("bit") && uint64(c.Meta) == k.Precision)
+	case typeEnum:
+		return unless(is("enum"))
+	case typeSet:
+		return unless(is("set"))
+	case typeString:
+		switch k.DataType {
+		case "uuid", "inet6":
+			return unless(c.Meta == 16)
+		case "inet4":
+			return unless(c.Meta == 4)
+		}
+		return unless(is("char", "binary") && uint64(c.Meta) == k.Octets && agreeBinary(c, k, "binary"))
+	case typeVarchar:
+		if k.DataType == "vector" { // MariaDB
+			return ""
+		}
+		return unless(is("varchar", "varbinary") && uint64(c.Meta) == k.Octets && agreeBinary(c, k, "varbinary"))
+	case typeVarcharCompressed:
+		return unless(is("varchar", "varbinary"))
+	case typeBlob, typeBlobCompressed:
+		size := map[string]uint16{"tinytext": 1, "tinyblob": 1, "text": 2, "blob": 2, "mediumtext": 3, "mediumblob": 3, "longtext": 4, "longblob": 4, "json": 4}[k.DataType]
+		return unless(size == c.Meta && (c.Charset == "" || (c.Charset == "binary") == strings.HasSuffix(k.DataType, "blob")))
+	case typeJSON:
+		return unless(is("json"))
+	case typeVector:
+		return unless(is("vector"))
+	case typeGeometry:
+		return unless(is("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"))
+	}
+	return unless(false)
+}
+
+func agreeBinary(c *event.Column, k *Column, bin string) bool {
+	return c.Charset == "" || (c.Charset == "binary") == (k.DataType == bin)
+}
+
+// ParseMembers reads the labels of an ENUM or SET from its COLUMN_TYPE.
+func ParseMembers(sqlType string) ([]string, bool) {
+	i := strings.IndexByte(sqlType, '(')
+	if i < 0 {
+		return nil, false
+	}
+	b := []byte(sqlType[i+1:])
+	var out []string
+	for {
+		if len(b) == 0 || b[0] != '\'' {
+			return nil, false
+		}
+		b = b[1:]
+		var label []byte
+		for {
+			j := bytes.IndexByte(b, '\'')
+			if j < 0 {
+				return nil, false
+			}
+			label = append(label, b[:j]...)
+			b = b[j+1:]
+			if len(b) == 0 || b[0] != '\'' {
+				break
+			}
+			label = append(label, '\'')
+			b = b[1:]
+		}
+		out = append(out, string(label))
+		if len(b) == 0 {
+			return nil, false
+		}
+		switch b[0] {
+		case ',':
+			b = b[1:]
+		case ')':
+			return out, true
+		default:
+			return nil, false
+		}
+	}
+}

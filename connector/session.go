@@ -1,0 +1,277 @@
+package connector
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// session is one connection to the source, for statements. Not for concurrent use.
+type session struct {
+	conn    *client.Conn
+	addr    string
+	timeout time.Duration // of one statement
+}
+
+// dial connects to addr and logs in.
+func (c *Connector) dial(ctx context.Context, addr string) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.DialTimeout)
+	defer cancel()
+	var raw net.Conn
+	dialer := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if d, ok := ctx.Deadline(); ok {
+			_ = nc.SetDeadline(d)
+		}
+		raw = nc
+		return nc, nil
+	}
+	stop := func() bool { return true }
+	conn, err := client.ConnectWithDialer(ctx, "", addr, c.opt.User, c.opt.Password, "", func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dialer(ctx, network, addr)
+		if err == nil {
+			stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+		}
+		return nc, err
+	}, func(cc *client.Conn) error {
+		if c.opt.TLS != nil {
+			t := c.opt.TLS.Clone()
+			if host, _, err := net.SplitHostPort(addr); err == nil && t.ServerName == "" {
+				t.ServerName = host
+			}
+			cc.SetTLSConfig(t)
+		}
+		cc.SetAttributes(map[string]string{"program_name": "binlogmq"})
+		return nil
+	})
+	stop()
+	if err != nil {
+		if raw != nil {
+			_ = raw.Close()
+		}
+		return nil, fmt.Errorf("connecting to %s: %w", addr, err)
+	}
+	_ = raw.SetDeadline(time.Time{})
+	s := &session{conn: conn, addr: addr, timeout: 30 * time.Second}
+	if _, err := s.query(ctx, "SET SESSION sql_mode='', time_zone='+00:00'"); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	if s != nil && s.conn != nil {
+		_ = s.conn.Close()
+	}
+}
+
+// result is the rows of a statement.
+type result struct{ r *mysql.Result }
+
+func (r result) rows() int {
+	if r.r == nil || r.r.Resultset == nil {
+		return 0
+	}
+	return r.r.RowNumber()
+}
+
+// text returns a field, "" for NULL.
+func (r result) text(row, col int) string {
+	if col >= r.r.ColumnNumber() {
+		return ""
+	}
+	v, _ := r.r.GetString(row, col)
+	return v
+}
+
+// named returns the field of the first of these columns that exists.
+func (r result) named(row int, names ...string) string {
+	for _, n := range names {
+		for f, i := range r.r.FieldNames {
+			if strings.EqualFold(f, n) {
+				return r.text(row, i)
+			}
+		}
+	}
+	return ""
+}
+
+func (r result) number(row, col int) uint64 {
+	n, _ := strconv.ParseUint(r.text(row, col), 10, 64)
+	return n
+}
+
+// query runs a statement. A cancelled context or a slow server makes the session unusable.
+func (s *session) query(ctx context.Context, sql string) (result, error) {
+	if err := ctx.Err(); err != nil {
+		return result{}, err
+	}
+	nc := s.conn.Conn.Conn
+	_ = nc.SetDeadline(time.Now().Add(s.timeout))
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	r, err := s.conn.Execute(sql)
+	if !stop() && ctx.Err() != nil && err != nil {
+		err = ctx.Err()
+	}
+	_ = nc.SetDeadline(time.Time{})
+	if err != nil {
+		return result{}, fmt.Errorf("%s: %s: %w", s.addr, firstWords(sql), err)
+	}
+	return result{r}, nil
+}
+
+// firstWords shortens a statement for an error message.
+func firstWords(sql string) string {
+	if len(sql) > 60 {
+		return sql[:60] + "..."
+	}
+	return sql
+}
+
+// literal returns text as an SQL literal that no sql_mode reads otherwise.
+func literal(text string) string {
+	if text == "" {
+		return "''"
+	}
+	return "_utf8mb4 X'" + hex.EncodeToString([]byte(text)) + "'"
+}
+
+// serverCode returns the server's error number, 0 if err is none of a server.
+func serverCode(err error) uint16 {
+	var e *mysql.MyError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+// server is what must be known of a source before reading it.
+type server struct {
+	vars    map[string]string
+	mariaDB bool
+	version string
+	uuid    string // MariaDB: its server id
+	id      uint32
+	gtid    bool // positions by GTID
+}
+
+var wantedVariables = []string{
+	"version", "server_id", "server_uuid", "gtid_mode", "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_checksum",
+	"binlog_row_value_options", "binlog_expire_logs_seconds", "expire_logs_days", "sync_binlog", "innodb_flush_log_at_trx_commit", "gtid_strict_mode",
+	"log_slave_updates", "log_replica_updates", "max_allowed_packet",
+}
+
+func (s *session) server(ctx context.Context) (*server, error) {
+	r, err := s.query(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(wantedVariables, "','")+"')")
+	if err != nil {
+		return nil, err
+	}
+	sv := &server{vars: make(map[string]string, r.rows())}
+	for i := range r.rows() {
+		sv.vars[strings.ToLower(r.text(i, 0))] = r.text(i, 1)
+	}
+	sv.version = sv.vars["version"]
+	sv.mariaDB = strings.Contains(strings.ToLower(sv.version), "mariadb")
+	id, _ := strconv.ParseUint(sv.vars["server_id"], 10, 32)
+	sv.id = uint32(id)
+	if sv.mariaDB {
+		sv.uuid, sv.gtid = sv.vars["server_id"], true
+	} else {
+		sv.uuid, sv.gtid = sv.vars["server_uuid"], sv.vars["gtid_mode"] == "ON"
+	}
+	if sv.version == "" || sv.uuid == "" && !sv.mariaDB {
+		return nil, fmt.Errorf("%s: the server shows neither version nor UUID", s.addr)
+	}
+	return sv, nil
+}
+
+// gtidVariable reads a global variable that holds a GTID set.
+func (s *session) gtidVariable(ctx context.Context, name string) (event.GTIDSet, error) {
+	r, err := s.query(ctx, "SELECT @@GLOBAL."+name)
+	if err != nil {
+		return event.GTIDSet{}, err
+	}
+	if r.rows() == 0 {
+		return event.GTIDSet{}, nil
+	}
+	return event.ParseGTIDSet(r.text(0, 0))
+}
+
+// binlogStatus returns the end of the source's binlog and, on MySQL, the transactions executed there.
+func (s *session) binlogStatus(ctx context.Context, sv *server) (file string, offset uint64, executed string, err error) {
+	statements := []string{"SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"} // MySQL from 8.2, all others
+	if sv.mariaDB {
+		statements[0], statements[1] = statements[1], "SHOW BINLOG STATUS"
+	}
+	var r result
+	for _, q := range statements {
+		if r, err = s.query(ctx, q); err == nil || serverCode(err) != mysql.ER_PARSE_ERROR {
+			break
+		}
+	}
+	if err != nil {
+		return "", 0, "", err
+	}
+	if r.rows() == 0 {
+		return "", 0, "", nil
+	}
+	return r.text(0, 0), r.number(0, 1), r.named(0, "Executed_Gtid_Set"), nil
+}
+
+// logFile is one file of the source's binlog.
+type logFile struct {
+	name string
+	size uint64
+}
+
+func (s *session) binlogs(ctx context.Context) ([]logFile, error) {
+	r, err := s.query(ctx, "SHOW BINARY LOGS")
+	if err != nil {
+		return nil, err
+	}
+	var out []logFile
+	for i := range r.rows() {
+		out = append(out, logFile{r.text(i, 0), r.number(i, 1)})
+	}
+	return out, nil
+}
+
+// charsets reads which character set each collation id belongs to.
+func (s *session) charsets(ctx context.Context, sv *server) (map[uint32]string, error) {
+	q := "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
+	if sv.mariaDB {
+		// COLLATIONS.ID is NULL for the collations that belong to several sets.
+		q = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+	}
+	r, err := s.query(ctx, q)
+	if err != nil && sv.mariaDB { // before 10.10 the table has no ID
+		r, err = s.query(ctx, "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS")
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[uint32]string, r.rows())
+	for i := range r.rows() {
+		if id := r.number(i, 0); id != 0 {
+			m[uint32(id)] = r.text(i, 1)
+		}
+	}
+	if len(m) == 0 {
+		return nil, fmt.Errorf("%s: information_schema lists no collations", s.addr)
+	}
+	return m, nil
+}
