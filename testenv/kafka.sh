@@ -150,7 +150,7 @@ CONF
 launch_broker() { # DIR ID: start the JVM, return at once
   local dir=$1/$2
   if [ ! -f "$dir/data/meta.properties" ]; then
-    java_run kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/server.properties" >"$dir/format.log" 2>&1 ||
+    java_run kafka.tools.StorageTool format "--cluster-id=$CLUSTER_ID" -c "$dir/server.properties" >"$dir/format.log" 2>&1 ||
       tail_and_die "formatting the data of broker $2 failed" "$dir/format.log"
   fi
   [ ! -f "$dir/server.log" ] || mv "$dir/server.log" "$dir/server.log.old"
