@@ -584,13 +584,13 @@ func ParseUUID(s string) ([16]byte, error) {
 func FormatUUID(id [16]byte) string { return string(appendUUID(nil, id)) }
 
 func appendUUID(dst []byte, id [16]byte) []byte {
-	for i, part := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
-		if i > 0 {
-			dst = append(dst, '-')
-		}
-		dst = hex.AppendEncode(dst, part)
-	}
-	return dst
+	text := [36]byte{8: '-', 13: '-', 18: '-', 23: '-'}
+	hex.Encode(text[:8], id[:4])
+	hex.Encode(text[9:13], id[4:6])
+	hex.Encode(text[14:18], id[6:8])
+	hex.Encode(text[19:23], id[8:10])
+	hex.Encode(text[24:], id[10:])
+	return append(dst, text[:]...)
 }
 
 // Binary form of MySQL, in COM_BINLOG_DUMP_GTID and the PREVIOUS_GTIDS event
