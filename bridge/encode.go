@@ -16,11 +16,13 @@ import (
 // slab is what is published at once: messages with one buffer behind their keys, values
 // and header values. It owns its messages, and is used again when all of them are done, not before.
 type slab struct {
-	msgs []sink.Message
-	hdrs []sink.Header
-	buf  []byte
-	rows int64
-	size int64 // bytes of memory, as the window counts them
+	msgs    []sink.Message
+	hdrs    []sink.Header
+	buf     []byte
+	rows    int64 // row changes
+	payload int64 // bytes of all messages
+	size    int64 // bytes of memory, as the window counts them
+	small   bool  // taken from smallSlabs
 
 	chunk  *chunk
 	left   atomic.Int64 // messages not done
@@ -66,10 +68,10 @@ func (s *slab) recycle() {
 	clear(s.msgs)
 	clear(s.hdrs)
 	s.msgs, s.hdrs, s.buf = s.msgs[:0], s.hdrs[:0], s.buf[:0]
-	s.chunk, s.rows, s.size = nil, 0, 0
+	s.chunk, s.rows, s.payload, s.size = nil, 0, 0, 0
 	s.failed.Store(false)
 	switch m := s.memory(); {
-	case m <= smallSlab:
+	case s.small && m <= smallSlab:
 		smallSlabs.Put(s)
 	case m <= 8*slabBytes: // one huge row must not be kept for ever
 		largeSlabs.Put(s)
@@ -106,12 +108,8 @@ func (c *chunk) slabDone(s *slab) {
 	if s.failed.Load() {
 		c.failed.Store(true)
 	} else {
-		var bytes int64
-		for i := range s.msgs {
-			bytes += int64(s.msgs[i].Size())
-		}
 		se.b.stats.messages.Add(int64(len(s.msgs)))
-		se.b.stats.bytes.Add(bytes)
+		se.b.stats.bytes.Add(s.payload)
 	}
 	s.recycle()
 	se.encoded.Add(-size)
@@ -203,8 +201,10 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 func (x *encoder) fresh() {
 	if x.raw <= smallRaw {
 		x.s = smallSlabs.Get().(*slab)
+		x.s.small = true
 	} else {
 		x.s = largeSlabs.Get().(*slab)
+		x.s.small = false
 	}
 	x.txn, x.at = nil, nil
 }
@@ -392,6 +392,7 @@ func (x *encoder) add(r *event.Row, p *plan, key, value []byte, sub uint16) {
 		Topic: p.topic, Partition: part, SubIndex: sub, Sequence: seq, Time: r.Event.Txn.Time / 1000,
 		Key: key, Value: value, Headers: headers, Owner: s,
 	})
+	s.payload += int64(s.msgs[len(s.msgs)-1].Size())
 }
 
 func (x *encoder) ddl(e *event.Event) error {
@@ -413,6 +414,7 @@ func (x *encoder) ddl(e *event.Event) error {
 		Topic: x.b.c.ddlTopic, Partition: part, Sequence: seq, Time: e.Txn.Time / 1000,
 		Value: buf[start:len(buf):len(buf)], Headers: headers, Owner: s,
 	})
+	s.payload += int64(s.msgs[len(s.msgs)-1].Size())
 	return nil
 }
 
