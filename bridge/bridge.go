@@ -317,34 +317,22 @@ func (b *Bridge) load(ctx context.Context) error {
 	return nil
 }
 
-// stateSaver is a Client that can save the subscriber's state alone.
-type stateSaver interface {
-	// SaveState saves the state with the cursor as it is; it is durable when SaveState returns.
-	SaveState(ctx context.Context, state []byte) error
-}
-
 // adopt makes st the state from which numbers are taken. I5: it is saved before the first
 // of its numbers is used, so that no other start can give them to other messages.
 func (b *Bridge) adopt(ctx context.Context, st *State) error {
 	st = st.clone()
-	saved := false
-	if c, ok := b.o.Client.(stateSaver); ok {
-		text, err := st.Encode()
-		if err != nil {
-			return err
-		}
-		if err := c.SaveState(ctx, text); err != nil {
-			return fmt.Errorf("save epoch %d: %w", st.Epoch, err)
-		}
-		saved = true
+	text, err := st.Encode()
+	if err != nil {
+		return err
+	}
+	if err := b.o.Client.SaveState(ctx, text); err != nil {
+		return fmt.Errorf("save epoch %d: %w", st.Epoch, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.saved = *st
 	b.version++
-	if saved {
-		b.written = b.version
-	}
+	b.written = b.version
 	return nil
 }
 
