@@ -132,6 +132,7 @@ func TestConformance(t *testing.T) {
 			_ = b
 			keep(t, own, "public/default", false)
 			c := testClient(t, own)
+			read(t, c, own.Topic()) // its connection is not the sink's
 			partitioned := map[string]bool{}
 			sinktest.Run(t, sinktest.Harness{
 				Open: func(t testing.TB, bounds sinktest.Bounds) sink.Sink {
