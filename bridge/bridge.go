@@ -31,15 +31,15 @@ func (s RunState) String() string {
 
 // Status is what health checks and metrics show of a bridge.
 type Status struct {
-	State    RunState
-	Err      error       // why it is not healthy now; nil when it is
-	Sink     sink.Status // the sink's own
-	Batches  int         // handed out and not acknowledged
-	InFlight int64       // slabs of messages on their way
-	Window   int64       // bytes of events and encoded messages held
-	Acked    int64       // ordinal acknowledged last; 0 before the first acknowledgement
-	Epoch    int64
-	Offset   int64 // sequence = ordinal + Offset
+	State   RunState
+	Err     error       // why it is not healthy now; nil when it is
+	Sink    sink.Status // the sink's own
+	Batches int         // handed out and not acknowledged
+	Slabs   int64       // groups of messages handed to the sink and not done; Sink counts the messages
+	Window  int64       // bytes of events and encoded messages held
+	Acked   int64       // ordinal acknowledged last; 0 before the first acknowledgement
+	Epoch   int64
+	Offset  int64 // sequence = ordinal + Offset
 
 	// Since New, replays included.
 	Rows     int64 // row changes encoded and handed to the sink
@@ -118,7 +118,7 @@ func (b *Bridge) Status() Status {
 	}
 	if se != nil {
 		batches, bytes := se.held()
-		s.Batches, s.InFlight = batches, se.outstanding.Load()
+		s.Batches, s.Slabs = batches, se.outstanding.Load()
 		s.Window = bytes + se.encoded.Load()
 	}
 	return s
@@ -174,6 +174,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.mu.Lock()
 	b.state, b.result = Stopped, err
 	b.err = err
+	if err == nil {
+		b.session = nil // what it holds in part is handed out again at the next start
+	}
 	b.mu.Unlock()
 	return err
 }

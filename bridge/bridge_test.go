@@ -287,7 +287,7 @@ func TestFaultsI1I2I4I5(t *testing.T) {
 		}
 		st := r.bridge.Status()
 		failures += st.Failures
-		if st.State != Stopped || st.Err != nil || st.Acked != h.ord || st.InFlight != 0 || st.Window != 0 || st.Bugs != 0 || st.Epoch != 1 {
+		if st.State != Stopped || st.Err != nil || st.Acked != h.ord || st.Slabs != 0 || st.Window != 0 || st.Bugs != 0 || st.Epoch != 1 {
 			t.Errorf("seed %d: status at the end: %+v", seed, st)
 		}
 		checkLog(t, h, s, 3)
@@ -438,6 +438,78 @@ func TestOutageI9(t *testing.T) {
 	}
 }
 
+// TestDeadBrokerDoesNotStopOthers: of two sinks of one destination one gets no confirmation at all.
+func TestDeadBrokerDoesNotStopOthers(t *testing.T) {
+	h := randomHistory(t, rand.New(rand.NewPCG(11, 11)), 100)
+	dead, alive := newFaultSink(1, 0), newFaultSink(2, 0)
+	dead.set(func() { dead.stalled = true })
+	ctx := context.Background()
+	srv := server.New(server.Options{DestinationOptions: server.DestinationOptions{RingEvents: 32, DetachAfter: time.Millisecond}})
+	if err := srv.AddDestination("d", h, server.DestinationOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var bridges []*Bridge
+	for i, s := range []*faultSink{dead, alive} {
+		id := server.Identity{Destination: "d", Client: fmt.Sprintf("sink-%d", i)}
+		if err := srv.Subscribe(ctx, id, ""); err != nil {
+			t.Fatal(err)
+		}
+		bridges = append(bridges, testBridge(t, func(o *Options) { o.Client, o.Sink, o.BatchEvents = srv.Client(id), s, 7 }))
+	}
+	if err := srv.Start(ctx, "d"); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, b := range bridges {
+		wg.Go(func() { _ = b.Run(run) })
+	}
+	until(t, func() bool { return bridges[1].Status().Acked == h.ord }, func() string { return "the living sink's end" })
+	if st := bridges[0].Status(); st.Acked > h.want[0].ordinal {
+		t.Errorf("the dead sink's status: %+v", st)
+	}
+	dead.set(func() { dead.stalled = false })
+	until(t, func() bool { return bridges[0].Status().Acked == h.ord }, func() string { return "the other sink's end" })
+	cancel()
+	wg.Wait()
+	stop, cancelStop := context.WithTimeout(ctx, patience)
+	defer cancelStop()
+	if err := srv.Stop(stop); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []*faultSink{dead, alive} {
+		checkLog(t, h, s, 3)
+		if err := s.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type refusal struct{}
+
+func (refusal) Error() string   { return "larger than the broker takes" }
+func (refusal) Permanent() bool { return true }
+
+// TestPermanentSinkErrorI3: an error that the sink marks as one that no retry mends stops the subscription; any other is retried.
+func TestPermanentSinkErrorI3(t *testing.T) {
+	b := testBridge(t, nil)
+	var stop *StopError
+	if err := b.final(fmt.Errorf("publish: %w", refusal{})); !errors.As(err, &stop) || !errors.As(err, &refusal{}) || stop.Remedy == "" {
+		t.Errorf("marked: %v", err)
+	}
+	for _, err := range []error{errors.New("link lost"), sink.ErrReset, context.DeadlineExceeded, &server.DestinationError{Err: errors.New("no link")}, nil} {
+		if got := b.final(err); got != nil {
+			t.Errorf("%v: final as %v", err, got)
+		}
+	}
+	for _, err := range []error{server.ErrStopped, server.ErrNotSubscribed, fmt.Errorf("save: %w", meta.ErrFenced)} {
+		if got := b.final(err); !errors.As(got, &stop) || !errors.Is(got, err) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
 // TestDrain: a stop waits for confirmations until its deadline and says when that was over.
 func TestDrain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -465,7 +537,7 @@ func TestDrain(t *testing.T) {
 	if err := r.bridge.Drain(context.Background()); err != nil {
 		t.Errorf("Drain: %v", err)
 	}
-	if st := r.bridge.Status(); st.InFlight != 0 || st.State != Stopped {
+	if st := r.bridge.Status(); st.Slabs != 0 || st.State != Stopped {
 		t.Errorf("status after Drain: %+v", st)
 	}
 	if s.Status().InFlight != 0 {

@@ -131,10 +131,10 @@ type Options struct {
 	Headers []string
 
 	Workers       int           // goroutines that encode beside the one that publishes; 0 = cores-1, at most 3; negative = none
-	WindowBytes   int64         // bound on events and encoded messages on their way; 0 = 32 MiB. One batch may pass it
+	WindowBytes   int64         // bound on events and encoded messages on their way; 0 = 16 MiB. One batch and one slab a worker may pass it
 	WindowBatches int           // bound on batches not acknowledged; 0 = 256
-	BatchEvents   int           // most events of a batch; 0 = 8192
-	BatchBytes    int64         // most bytes of a batch; 0 = 1 MiB, at most a quarter of WindowBytes
+	BatchEvents   int           // most events of a batch; 0 = 2048: small against the ring, which is freed batch by batch
+	BatchBytes    int64         // most bytes of a batch; 0 = 512 KiB, at most a quarter of WindowBytes
 	DrainTimeout  time.Duration // how long Run waits for confirmations when it is told to stop; 0 = 10 s
 	BackoffMin    time.Duration // first pause after a failure; 0 = 100 ms
 	BackoffMax    time.Duration // longest pause; 0 = 30 s
@@ -168,10 +168,10 @@ func (o *Options) complete() (*compiled, error) {
 		o.Workers = min(runtime.GOMAXPROCS(0)-1, 3)
 	}
 	o.Workers = max(o.Workers, 0)
-	defaults(&o.WindowBytes, 32<<20)
+	defaults(&o.WindowBytes, 16<<20)
 	defaults(&o.WindowBatches, 256)
-	defaults(&o.BatchEvents, 8192)
-	defaults(&o.BatchBytes, 1<<20)
+	defaults(&o.BatchEvents, 2048)
+	defaults(&o.BatchBytes, 512<<10)
 	o.BatchBytes = max(1, min(o.BatchBytes, o.WindowBytes/4))
 	defaults(&o.DrainTimeout, 10*time.Second)
 	defaults(&o.BackoffMin, 100*time.Millisecond)
