@@ -9,7 +9,7 @@ import (
 type imagePlan struct {
 	widths []int32 // one a column, as Column.width
 	runs   []run   // a full image without NULLs, for walking past it
-	nulls  int     // bytes of a full image's NULL bitmap
+	jsons  int     // number of JSON columns
 }
 
 // A run is a number of bytes to skip and then, unless prefix is 0, a value
@@ -40,7 +40,7 @@ type run struct {
 // An error names schema, table, column and type code.
 func (t *Table) Compile() error {
 	n := len(t.Columns)
-	plan := imagePlan{widths: make([]int32, n), nulls: (n + 7) / 8}
+	plan := imagePlan{widths: make([]int32, n)}
 	var cur run
 	for i := range t.Columns {
 		c := &t.Columns[i]
@@ -48,6 +48,9 @@ func (t *Table) Compile() error {
 			return fmt.Errorf("table %s.%s: column %d %q: type code %d: %w", t.Schema, t.Name, i+1, c.Name, c.Type, err)
 		}
 		plan.widths[i] = c.width
+		if c.Type == typeJSON {
+			plan.jsons++
+		}
 		if c.width >= 0 {
 			cur.fixed += int(c.width)
 			continue

@@ -130,69 +130,111 @@ func (w *jsonWriter) value(typ byte, b []byte, depth int) error {
 	return errJSON
 }
 
-// container writes an object or array: number of elements, size in bytes, key
-// entries (offset, length), value entries (type, value or offset), keys,
-// values. Offsets count from its start and have two bytes, four when large.
+// container writes an object or array.
 func (w *jsonWriter) container(typ byte, b []byte, depth int) error {
-	large := typ&1 != 0
-	object := typ < jsonSmallArray
-	size := 2
-	if large {
-		size = 4
+	c, err := openJSON(typ, b)
+	if err != nil {
+		return err
 	}
-	if len(b) < 2*size {
+	if !w.spend(c.n * c.entry()) {
 		return errJSON
 	}
-	n, bytes := jsonOffset(b, large), jsonOffset(b[size:], large)
-	if bytes > len(b) {
-		return errJSON
+	closing := byte(']')
+	if c.object {
+		closing = '}'
+		w.dst = append(w.dst, '{')
+	} else {
+		w.dst = append(w.dst, '[')
 	}
-	b = b[:bytes]
-	entry := 1 + size
-	if object {
-		entry += size + 2
-	}
-	if bytes < 2*size || n > (bytes-2*size)/entry {
-		return errJSON
-	}
-	if !w.spend(n * entry) {
-		return errJSON
-	}
-	key, val := 2*size, 2*size
-	open, closing := byte('['), byte(']')
-	if object {
-		val += n * (size + 2)
-		open, closing = '{', '}'
-	}
-	w.dst = append(w.dst, open)
-	for i := range n {
+	for i := range c.n {
 		if i > 0 {
 			w.dst = append(w.dst, ", "...)
 		}
-		if object {
-			at, length := jsonOffset(b[key:], large), int(binary.LittleEndian.Uint16(b[key+size:]))
-			key += size + 2
-			if at > len(b) || length > len(b)-at || !w.spend(length) {
+		if c.object {
+			key, err := c.key(i)
+			if err != nil || !w.spend(len(key)) {
 				return errJSON
 			}
-			w.quote(b[at : at+length])
+			w.quote(key)
 			w.dst = append(w.dst, ": "...)
 		}
-		t := b[val]
-		from := val + 1
-		inline := t == jsonLiteral || t == jsonInt16 || t == jsonUint16 || large && (t == jsonInt32 || t == jsonUint32)
-		if !inline {
-			if from = jsonOffset(b[val+1:], large); from > len(b) {
-				return errJSON
-			}
-		}
-		if err := w.value(t, b[from:], depth+1); err != nil {
+		typ, b, err := c.value(i)
+		if err != nil {
 			return err
 		}
-		val += 1 + size
+		if err := w.value(typ, b, depth+1); err != nil {
+			return err
+		}
 	}
 	w.dst = append(w.dst, closing)
 	return nil
+}
+
+// jsonContainer is a view on an object or array: number of elements, size in
+// bytes, key entries (offset, length), value entries (type, value or offset),
+// keys, values. Offsets count from its start and have two bytes, four when large.
+type jsonContainer struct {
+	b             []byte
+	n             int
+	size          int // bytes of an offset
+	object, large bool
+}
+
+// openJSON checks that the entries of the container at the front of b are there.
+func openJSON(typ byte, b []byte) (jsonContainer, error) {
+	c := jsonContainer{size: 2, object: typ < jsonSmallArray, large: typ&1 != 0}
+	if c.large {
+		c.size = 4
+	}
+	if len(b) < 2*c.size {
+		return c, errJSON
+	}
+	c.n = jsonOffset(b, c.large)
+	bytes := jsonOffset(b[c.size:], c.large)
+	if bytes > len(b) || bytes < 2*c.size || c.n > (bytes-2*c.size)/c.entry() {
+		return c, errJSON
+	}
+	c.b = b[:bytes]
+	return c, nil
+}
+
+// entry returns the bytes that one element takes in the entries.
+func (c *jsonContainer) entry() int {
+	if c.object {
+		return 2*c.size + 3
+	}
+	return c.size + 1
+}
+
+// key returns the name of member i of an object.
+func (c *jsonContainer) key(i int) ([]byte, error) {
+	entry := c.b[2*c.size+i*(c.size+2):]
+	at, length := jsonOffset(entry, c.large), int(binary.LittleEndian.Uint16(entry[c.size:]))
+	if at > len(c.b) || length > len(c.b)-at {
+		return nil, errJSON
+	}
+	return c.b[at : at+length], nil
+}
+
+// value returns type and bytes of element i; the bytes go on to the container's end.
+func (c *jsonContainer) value(i int) (byte, []byte, error) {
+	at := 2*c.size + i*(c.size+1)
+	if c.object {
+		at += c.n * (c.size + 2)
+	}
+	entry := c.b[at : at+1+c.size]
+	if jsonInlined(entry[0], c.large) {
+		return entry[0], entry[1:], nil
+	}
+	if at = jsonOffset(entry[1:], c.large); at > len(c.b) {
+		return 0, nil, errJSON
+	}
+	return entry[0], c.b[at:], nil
+}
+
+// jsonInlined tells whether values of the type stand in place of their offset.
+func jsonInlined(typ byte, large bool) bool {
+	return typ == jsonLiteral || typ == jsonInt16 || typ == jsonUint16 || large && (typ == jsonInt32 || typ == jsonUint32)
 }
 
 func jsonOffset(b []byte, large bool) int {

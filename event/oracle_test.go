@@ -595,6 +595,88 @@ func TestJSONInPlaceAsServer(t *testing.T) {
 	}
 }
 
+// TestPartialJSONAsServer proves that differences give the documents that the
+// server has.
+func TestPartialJSONAsServer(t *testing.T) {
+	s := testenv.MySQL(t, "mysql")
+	db := s.Database()
+	s.Exec("SET NAMES utf8mb4, SESSION binlog_row_value_options=PARTIAL_JSON")
+	defer s.Exec("SET SESSION binlog_row_value_options=''")
+	s.Exec("CREATE TABLE " + db + ".t (id int primary key, j json, n int, k json, txt varchar(10), l json)")
+	r := rand.New(rand.NewPCG(3, 4))
+	pad := strings.Repeat("x", 300)
+	const rows = 6
+	for i := range rows {
+		doc := fmt.Sprintf(`{"pad":"%s","a":[1,2,3,{"b":"c","":0}],"o":{"p":{"q":1.5,"r":null}},"odd key \"é.[":%d,"t":[[],{}]}`, pad, i)
+		if i == 5 {
+			doc = fmt.Sprintf(`{"pad":"%s","a":[1,2,3],"o":{"p":{}},"t":[]}`, strings.Repeat(pad, 300)) // large
+		}
+		s.Exec(fmt.Sprintf("INSERT INTO %s.t VALUES (%d,%s,0,%s,'',NULL)", db, i, quoteSQL(doc), quoteSQL(doc)))
+	}
+	path := func() string {
+		return quoteSQL("$" + pick(r, ".a", ".a[0]", ".a[3].b", `.a[3].""`, ".o", ".o.p.q", ".o.p.new", `."odd key \"é.["`, ".t[0][0]", ".t[1].x", ".a[last]", ".new", ".nn", `."a b"`, ".a[100]", ".o.p", ".t"))
+	}
+	value := func() string {
+		return pick(r, "1", "-70000", "1.25", "'text é'", "NULL", "true", "CAST('[1,{\"x\":2}]' AS JSON)", "REPEAT('y',200)", "CAST('2020-01-02' AS DATE)", "18446744073709551615", "JSON_OBJECT()", "CAST(x'cafe' AS BINARY)")
+	}
+	expression := func(column string) string {
+		e := column
+		for range 1 + r.IntN(3) {
+			switch r.IntN(3) {
+			case 0:
+				e = fmt.Sprintf("JSON_SET(%s,%s,%s)", e, path(), value())
+			case 1:
+				e = fmt.Sprintf("JSON_REPLACE(%s,%s,%s,%s,%s)", e, path(), value(), path(), value())
+			default:
+				e = fmt.Sprintf("JSON_REMOVE(%s,%s)", e, path())
+			}
+		}
+		return e
+	}
+	partial, rowsSeen := 0, 0
+	for round := range 70 {
+		image := pick(r, "FULL", "FULL", "NOBLOB", "MINIMAL")
+		set := pick(r, "j="+expression("j"), "k="+expression("k")+",n=n+1", "j="+expression("j")+",k="+expression("k"), "txt='z"+fmt.Sprint(round)+"'", "k="+expression("k")+",l=j")
+		s.Exec("SET SESSION binlog_row_image=" + image)
+		before := s.Query("SELECT id, CAST(j AS CHAR), n, CAST(k AS CHAR), txt, CAST(l AS CHAR) FROM " + db + ".t ORDER BY id")
+		events := capture(t, s, db, func() { s.Exec("UPDATE " + db + ".t SET " + set) })
+		after := s.Query("SELECT id, CAST(j AS CHAR), n, CAST(k AS CHAR), txt, CAST(l AS CHAR) FROM " + db + ".t ORDER BY id")
+		var sc Scanner
+		for _, e := range events {
+			if e.Partial {
+				partial++
+			}
+			sc.Reset(e.Event)
+			for sc.Next() {
+				rowsSeen++
+				row := sc.Row()
+				id := texts(t, row.Before)[0]
+				for i := range after {
+					if after[i][0] != id {
+						continue
+					}
+					for j, got := range texts(t, row.After) {
+						if got != after[i][j] && !row.After[j].IsAbsent() {
+							t.Errorf("%s %s: column %d of row %s:\n got %.500s\nwant %.500s\n was %.500s", image, set, j+1, id, got, after[i][j], before[i][j])
+						}
+					}
+				}
+			}
+			if sc.Err() != nil && (image == "FULL" || !strings.Contains(sc.Err().Error(), "binlog_row_image=FULL")) {
+				t.Fatalf("%s %s: %v", image, set, sc.Err())
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	s.Exec("SET SESSION binlog_row_image=FULL")
+	t.Logf("%d of the events were partial, %d rows read", partial, rowsSeen)
+	if partial < 30 || rowsSeen < 100 {
+		t.Errorf("only %d events were partial, %d rows read", partial, rowsSeen)
+	}
+}
+
 // compareOracle compares with go-mysql's decoder where that one is right.
 func compareOracle(t *testing.T, events []captured) {
 	t.Helper()

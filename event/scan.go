@@ -83,10 +83,8 @@ func (s *Scanner) reset(e *Event) error {
 	if e.Kind != Rows {
 		return fmt.Errorf("event: Scanner cannot walk an event of kind %v", e.Kind)
 	}
-	if e.Partial {
-		// I3: a difference is not a value.
-		return fmt.Errorf("table %s.%s: the update holds partial JSON values; unset PARTIAL_JSON in binlog_row_value_options on the server and start behind this event",
-			e.Table.Schema, e.Table.Name)
+	if e.Partial && e.Op != Update {
+		return fmt.Errorf("table %s.%s: partial values in %s rows", e.Table.Schema, e.Table.Name, e.Op)
 	}
 	if err := planImages(e.Table, e.Op, e.Images, &s.before, &s.after); err != nil {
 		return err
@@ -138,16 +136,11 @@ func (s *Scanner) Next() bool {
 		return false
 	}
 	for s.next < e.Skip && s.next < e.Rows {
-		for _, m := range [2]*imageScan{&s.before, &s.after} {
-			if m.bitmap == nil {
-				continue
-			}
-			n, err := imageLen(s.table, m, e.Raw[s.off:])
-			if err != nil {
-				return s.fail(err)
-			}
-			s.off += n
+		n, err := rowLen(s.table, &s.before, &s.after, e.Partial, e.Raw[s.off:])
+		if err != nil {
+			return s.fail(err)
 		}
+		s.off += n
 		s.next++
 	}
 	if s.next >= e.Rows {
@@ -164,7 +157,11 @@ func (s *Scanner) Next() bool {
 		}
 	}
 	if s.after.bitmap != nil {
-		if err := s.image(&s.after, s.afterValues); err != nil {
+		image := s.image
+		if e.Partial {
+			image = s.partialImage
+		}
+		if err := image(&s.after, s.afterValues); err != nil {
 			return s.fail(err)
 		}
 	}
@@ -323,30 +320,114 @@ func (m *imageScan) noNulls(b []byte) bool {
 	return m.present%8 == 0 || b[n]&(1<<(m.present%8)-1) == 0
 }
 
+// rowLen returns the length of the row change at the front of b.
+func rowLen(t *Table, before, after *imageScan, partial bool, b []byte) (int, error) {
+	off := 0
+	if before.bitmap != nil {
+		n, err := imageLen(t, before, b)
+		if err != nil {
+			return 0, err
+		}
+		off = n
+	}
+	if after.bitmap == nil {
+		return off, nil
+	}
+	if partial {
+		_, n, err := partialHeader(t, b[off:])
+		if err != nil {
+			return 0, err
+		}
+		off += n
+	}
+	n, err := imageLen(t, after, b[off:])
+	return off + n, err
+}
+
+// partialHeader reads what stands before the after image in an update with
+// partial JSON: an option word (a packed integer) and, if its first bit is set,
+// a bitmap with one bit for each JSON column of the table, in the image or
+// not, that tells which values are differences.
+func partialHeader(t *Table, b []byte) (bitmap []byte, n int, err error) {
+	if len(b) < 1 {
+		return nil, 0, errShort
+	}
+	switch b[0] {
+	case 0:
+		return nil, 1, nil
+	case 1:
+		n = 1 + (t.image.jsons+7)/8
+		if len(b) < n {
+			return nil, 0, errShort
+		}
+		return b[1:n], n, nil
+	}
+	return nil, 0, fmt.Errorf("unknown row value options %#x", b[0])
+}
+
+// partialImage is like image for an update with partial JSON. It replaces the
+// differences by the documents that they make of the before image's.
+func (s *Scanner) partialImage(m *imageScan, values []Value) error {
+	bitmap, n, err := partialHeader(s.table, s.event.Raw[s.off:])
+	if err != nil {
+		return err
+	}
+	s.off += n
+	if err := s.image(m, values); err != nil || bitmap == nil {
+		return err
+	}
+	bit := 0
+	for i := range values {
+		v := &values[i]
+		if v.col.Type != typeJSON {
+			continue
+		}
+		partial := bitmap[bit>>3]>>(bit&7)&1 != 0
+		bit++
+		if !partial || v.state != statePresent {
+			continue
+		}
+		old := s.beforeValues[i]
+		if old.state != statePresent {
+			// I3: a difference to a document that we do not have is not a value.
+			return fmt.Errorf("column %q: a JSON difference without the document that it changes: set binlog_row_image=FULL on the server or take PARTIAL_JSON out of binlog_row_value_options, and start behind this event", v.col.Name)
+		}
+		doc, err := applyJSONDiffs(old.raw, v.raw)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", v.col.Name, err)
+		}
+		v.raw = doc
+	}
+	return nil
+}
+
 // CountRows returns how many row changes raw holds. It walks the images
-// without looking at values. The table must be compiled; partial images
-// (MySQL's event type 39) have another layout and must not be given to it.
+// without looking at values. The table must be compiled; for updates with
+// partial JSON (MySQL's event type 39) see [CountPartialRows].
 func CountRows(t *Table, op Op, im Images, raw []byte) (int, error) {
+	return countRows(t, op, im, false, raw)
+}
+
+// CountPartialRows is [CountRows] for an update event with [Event].Partial.
+func CountPartialRows(t *Table, im Images, raw []byte) (int, error) {
+	return countRows(t, Update, im, true, raw)
+}
+
+func countRows(t *Table, op Op, im Images, partial bool, raw []byte) (int, error) {
 	var before, after imageScan
 	if err := planImages(t, op, im, &before, &after); err != nil {
 		return 0, err
 	}
 	rows, off := 0, 0
 	for off < len(raw) {
-		start := off
-		for _, m := range [2]*imageScan{&before, &after} {
-			if m.bitmap == nil {
-				continue
-			}
-			n, err := imageLen(t, m, raw[off:])
-			if err != nil {
-				return rows, fmt.Errorf("table %s.%s: row change %d of an %s event: %w", t.Schema, t.Name, rows+1, op, err)
-			}
-			off += n
+		n, err := rowLen(t, &before, &after, partial, raw[off:])
+		if err != nil {
+			return rows, fmt.Errorf("table %s.%s: row change %d of an %s event: %w", t.Schema, t.Name, rows+1, op, err)
 		}
-		if off == start {
+		if n == 0 {
 			return rows, fmt.Errorf("table %s.%s: %s rows event with empty images and %d bytes", t.Schema, t.Name, op, len(raw)-off)
 		}
+		off += n
 		rows++
 	}
 	return rows, nil

@@ -206,10 +206,10 @@ func readRows(t testing.TB, table *Table, typ replication.EventType, b []byte) *
 		e.Images.After, b = b[:size], b[size:]
 	}
 	e.Raw = b
-	if e.Partial {
-		return e
-	}
 	rows, err := CountRows(table, e.Op, e.Images, e.Raw)
+	if e.Partial {
+		rows, err = CountPartialRows(table, e.Images, e.Raw)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
