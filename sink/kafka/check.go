@@ -142,9 +142,13 @@ func (c *checker) producerID() {
 			break
 		}
 	}
-	if err != nil {
+	var code *Error
+	switch {
+	case errors.As(err, &code) && code.Code == codeClusterNotAuth:
 		c.add(sink.SeverityError, c.cluster(), "no producer id can be had: "+err.Error(),
 			c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Write --topic TOPIC (or --operation IdempotentWrite --cluster)"))
+	case err != nil:
+		c.add(sink.SeverityError, c.cluster(), "no producer id can be had: "+err.Error(), "")
 	}
 }
 

@@ -212,6 +212,9 @@ func (c *conn) readFrame(buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
+	if head[0] == 0x15 && head[1] == 3 { // a TLS alert
+		return nil, fmt.Errorf("kafka: the listener at %s expects TLS: set tls", c.addr)
+	}
 	if n < 4 || n > maxResponse {
 		return nil, fmt.Errorf("kafka: what %s answers is not Kafka's protocol (first bytes %q); check the port, and tls", c.addr, head[:])
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -75,6 +76,9 @@ func (t *control) do(ctx context.Context, msg protocol.Message) (protocol.Messag
 		t.hangUp()
 		// The broker closes connections that were idle: then, and only then, once more.
 		if !reused || ctx.Err() != nil {
+			if errors.Is(err, io.EOF) && t.d.mech == nil {
+				err = fmt.Errorf("it closed the connection (%w): the listener may expect SASL: set sasl", err)
+			}
 			return nil, fmt.Errorf("kafka: broker %s: %w", addr, err)
 		}
 		reused = false
