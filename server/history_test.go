@@ -252,7 +252,7 @@ type follower struct {
 	cut     int64 // rows up to this one are not handed out again
 	acked   int   // index of the event that follows what is acknowledged
 	skip    int   // visible items of it and of what follows that are acknowledged
-	get     []item
+	done    item  // the last one acknowledged
 	batches []followed
 	lastID  int64
 }
@@ -325,6 +325,30 @@ func (w *follower) took(b *Batch) error {
 func (w *follower) ack() {
 	w.skip += w.batches[0].items
 	w.batches = w.batches[1:]
+	w.done = w.visible(w.skip-1, 1)[0]
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	for w.acked < len(w.h.events) { // whole events need not be walked again
+		n := w.shown(w.h.events[w.acked])
+		if n > w.skip {
+			break
+		}
+		w.skip -= n
+		w.acked++
+	}
+}
+
+// shown returns how many items of the event are visible.
+func (w *follower) shown(e *event.Event) (n int) {
+	if e.Kind == event.Rows && !w.wants(e.Table) {
+		return 0
+	}
+	for _, it := range itemsOf(e) {
+		if it.ordinal == 0 || it.ordinal > w.cut {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *follower) rollbackTo(id int64) {
@@ -340,7 +364,7 @@ func (w *follower) rollbackTo(id int64) {
 func (w *follower) reconnect(c event.Cursor, whole bool) {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
-	w.acked, w.skip, w.batches, w.cut = w.h.after[c.Ordinal], 0, nil, c.Last()
+	w.acked, w.skip, w.batches, w.cut, w.done = w.h.after[c.Ordinal], 0, nil, c.Last(), item{}
 	if whole {
 		w.cut = c.Ordinal
 	}
@@ -353,10 +377,8 @@ func (w *follower) agrees(c event.Cursor) error {
 		return fmt.Errorf("cursor %d lies at %s:%d %s, not at %+v", c.Ordinal, c.Position.File, c.Position.Offset, c.Position.GTIDs, p)
 	}
 	// What is acknowledged is done, and nothing that is not is.
-	if w.skip > 0 {
-		if it := w.visible(w.skip-1, 1); len(it) > 0 && it[0].ordinal > c.Last() {
-			return fmt.Errorf("cursor ends at %d, %v is acknowledged", c.Last(), it[0])
-		}
+	if w.done.ordinal > c.Last() {
+		return fmt.Errorf("cursor ends at %d, %v is acknowledged", c.Last(), w.done)
 	}
 	for _, it := range w.visible(w.skip, 2) {
 		if it.ordinal > 0 && it.ordinal <= c.Last() && w.cut >= c.Last() {
