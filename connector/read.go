@@ -58,7 +58,6 @@ type reader struct {
 	open    *event.Txn     // transaction of which a part was taken
 
 	replay    bool // the stream shows the open transaction again
-	prepared  map[string]bool
 	hideGTIDs bool
 	decided   bool // hideGTIDs is
 
@@ -85,7 +84,7 @@ func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(contex
 	defer c.slots.give(slot)
 	r := &reader{
 		c: c, id: c.identity(slot), main: slot == 0, put: put, ordinal: from.Ordinal, done: from.Ordinal,
-		last: from.Position, prepared: map[string]bool{},
+		last: from.Position,
 	}
 	r.last.GTIDs = from.Position.GTIDs.Clone()
 	err := r.run(ctx)
@@ -229,7 +228,7 @@ func (r *reader) attempt(ctx context.Context) error {
 		Tables: schema.New(schema.Options{
 			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, Catalog: cat,
 		}),
-		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Prepared: r.prepared, Position: from, Ordinal: r.ordinal,
+		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 	})
 	defer m.Close()
 	r.replay = r.open != nil

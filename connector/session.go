@@ -28,21 +28,12 @@ func (c *Connector) dial(ctx context.Context, addr string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.DialTimeout)
 	defer cancel()
 	var raw net.Conn
-	dialer := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		if d, ok := ctx.Deadline(); ok {
-			_ = nc.SetDeadline(d)
-		}
-		raw = nc
-		return nc, nil
-	}
 	stop := func() bool { return true }
 	conn, err := client.ConnectWithDialer(ctx, "", addr, c.opt.User, c.opt.Password, "", func(ctx context.Context, network, addr string) (net.Conn, error) {
-		nc, err := dialer(ctx, network, addr)
+		nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err == nil {
+			raw = nc
+			// The context's end, be it its deadline, breaks the login off.
 			stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 		}
 		return nc, err
@@ -66,9 +57,12 @@ func (c *Connector) dial(ctx context.Context, addr string) (*session, error) {
 	}
 	_ = raw.SetDeadline(time.Time{})
 	s := &session{conn: conn, addr: addr, timeout: 30 * time.Second}
-	if _, err := s.query(ctx, "SET SESSION sql_mode='', time_zone='+00:00'"); err != nil {
-		s.close()
-		return nil, err
+	// The collation that the login asks for is not one that every server knows.
+	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode='', time_zone='+00:00'"} {
+		if _, err := s.query(ctx, q); err != nil {
+			s.close()
+			return nil, err
+		}
 	}
 	return s, nil
 }

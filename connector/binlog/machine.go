@@ -30,7 +30,6 @@ type Options struct {
 	Match       func(schema, table string) bool // which tables are captured
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
-	Prepared    map[string]bool          // XA transactions prepared without captured rows: kept over a reconnect; may be nil
 	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
 	HideGTIDs   bool                     // leave Txn.GTID zero: positions of this destination are file and offset
 	Position    event.Position
@@ -122,29 +121,25 @@ type Machine struct {
 	ordinal int64  // last number given
 	base    int64  // last number given before the open transaction
 
-	state   state
-	txn     *event.Txn // open transaction; nil between transactions
-	begun   bool       // its Begin has been emitted or held
-	rows    int64      // row changes of it so far
-	counted bool       // something of it took an ordinal
-	alter   byte       // MariaDB: phase flags of a two-phase ALTER
-	xid     string     // MariaDB: id of the prepared or completed XA transaction
-	maria   byte       // MariaDB: flags of the GTID event
-	xa      bool       // MySQL: between XA START and its end; all is held back
-	xaHeld  []*event.Event
-	xaSize  int
-	held    *event.Event     // rows event that waits for what follows it
-	saves   map[string]int64 // rows at each savepoint
-	tables  []tableRef
+	state  state
+	txn    *event.Txn // open transaction; nil between transactions
+	begun  bool       // its Begin has been emitted or held
+	rows   int64      // row changes of it so far
+	alter  byte       // MariaDB: phase flags of a two-phase ALTER
+	xid    string     // MariaDB: id of the prepared or completed XA transaction
+	maria  byte       // MariaDB: flags of the GTID event
+	xa     bool       // MySQL: between XA START and its end; all is held back
+	xaHeld []*event.Event
+	xaSize int
+	held   *event.Event     // rows event that waits for what follows it
+	saves  map[string]int64 // rows at each savepoint
+	tables []tableRef
 
 	source event.Position // file and offset of the last heartbeat
 }
 
 // NewMachine returns a Machine that begins at a transaction end.
 func NewMachine(opt Options) *Machine {
-	if opt.Prepared == nil {
-		opt.Prepared = map[string]bool{}
-	}
 	return &Machine{
 		opt: opt, defs: map[string]*definition{}, file: opt.Position.File, pos: opt.Position.Offset,
 		ordinal: opt.Ordinal,
@@ -314,7 +309,7 @@ func (m *Machine) statementDML(start uint64, verb string) error {
 	if m.opt.Scan {
 		return nil
 	}
-	return m.stop(start, "the log holds a "+verb+" statement as text, so the rows that it changed are unknown",
+	return m.stop(start, "the log holds statement-format DML ("+verb+"), which does not tell the rows that it changed",
 		"set binlog_format=ROW for every session (SET GLOBAL binlog_format=ROW; look for sessions and tools that set STATEMENT or MIXED), "+
 			"repair the rows concerned, then move the cursor behind the statement with: binlogmq cursor set")
 }
@@ -372,7 +367,7 @@ func (m *Machine) open(r *Raw, s state, start uint64) *event.Txn {
 }
 
 func (m *Machine) reset() {
-	m.state, m.txn, m.begun, m.rows, m.counted = between, nil, false, 0, false
+	m.state, m.txn, m.begun, m.rows = between, nil, false, 0
 	m.alter, m.maria, m.xid, m.xa, m.held = 0, 0, "", false, nil
 	if m.xaHeld != nil {
 		m.xaHeld, m.xaSize = nil, 0
@@ -499,13 +494,8 @@ func (m *Machine) xaPrepare(r *Raw, start, next uint64) error {
 	if m.state != inside {
 		return malformed("XA prepare event outside a transaction")
 	}
-	if !x.OnePhase {
-		if m.rows > 0 || m.counted {
-			return m.twoPhase(start, x.XID)
-		}
-		if len(m.opt.Prepared) < 1<<16 {
-			m.opt.Prepared[x.XID] = true
-		}
+	if !x.OnePhase && m.rows > 0 {
+		return m.twoPhase(start, x.XID)
 	}
 	return m.end(r, 0, start, next)
 }
@@ -547,7 +537,7 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 	case stmtXAEnd:
 		return nil
 	case stmtXAPrepare, stmtXACommit, stmtXARollback:
-		return m.xaStatement(r, s, name, start, next)
+		return m.xaEnd(r, s, start, next)
 	case stmtCommit:
 		if m.state != inside && m.state != announced {
 			return malformed("COMMIT outside a transaction")
@@ -598,7 +588,7 @@ func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uin
 	case s == stmtDML && !m.opt.Scan:
 		return m.statementDML(start, verb(q.Statement))
 	case m.maria&mariaCompletedXA != 0:
-		return m.xaStatement(r, s, m.xid, start, next)
+		return m.xaEnd(r, s, start, next)
 	case m.alter&(mariaExtraStartAlter|mariaExtraRollbackAlter) != 0:
 		// First half of a two-phase ALTER, or its undoing: the statement comes again when it commits, if it does.
 	case !s.control():
@@ -609,18 +599,15 @@ func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uin
 	return m.end(r, 0, start, next)
 }
 
-// xaStatement handles the XA statements that are groups of their own.
-func (m *Machine) xaStatement(r *Raw, s statement, name string, start, next uint64) error {
-	if s == stmtXACommit {
-		if m.state == inside && m.xa { // XA COMMIT ... ONE PHASE as text
-			return m.end(r, 0, start, next)
-		}
-		if !m.opt.Prepared[name] && !m.opt.Scan {
-			// I3: its row changes lie before the point from which we read.
-			return m.twoPhase(start, name)
-		}
+// xaEnd handles XA PREPARE, COMMIT and ROLLBACK that are groups of their own.
+// Of the transaction that they finish no captured row has been read: two phases with captured rows
+// stop at their XA PREPARE, and what was prepared before the position at which the
+// destination began lies before it.
+func (m *Machine) xaEnd(r *Raw, s statement, start, next uint64) error {
+	if m.xa && s == stmtXARollback {
+		m.ordinal, m.rows, m.begun = m.base, 0, false
+		m.held, m.xaHeld, m.xaSize = nil, nil, 0
 	}
-	delete(m.opt.Prepared, name)
 	return m.end(r, 0, start, next)
 }
 
@@ -642,7 +629,6 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 		return err
 	}
 	m.ordinal++
-	m.counted = true
 	text := q.Statement
 	if s == stmtAccount {
 		text = nil
@@ -773,7 +759,6 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	}
 	m.ordinal += int64(n)
 	m.rows += int64(n)
-	m.counted = true
 	m.held = e
 	if m.xa && m.xaSize+e.Size > maxHeldXA {
 		return m.stop(start, "an XA transaction is larger than "+strconv.Itoa(maxHeldXA>>20)+" MiB, which is held back until it is known to commit in one phase",

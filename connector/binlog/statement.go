@@ -129,7 +129,7 @@ func wordByte(x byte) bool {
 	return x == '_' || x == '$' || x == '@' || x >= '0' && x <= '9' || x >= 'A' && x <= 'Z' || x >= 'a' && x <= 'z' || x >= 0x80
 }
 
-// classify says what the statement is, and the savepoint or XA id that it names.
+// classify says what the statement is, and the savepoint that it names.
 func classify(text []byte) (statement, string) {
 	// Nearly every QUERY event is one of these two.
 	switch string(text) {
@@ -172,22 +172,18 @@ func classify(text []byte) (statement, string) {
 		l.next()
 		return stmtRelease, savepoint(l.next())
 	case "XA":
-		var s statement
 		switch l.next() {
 		case "START", "BEGIN":
-			s = stmtXAStart
+			return stmtXAStart, ""
 		case "END":
-			s = stmtXAEnd
+			return stmtXAEnd, ""
 		case "PREPARE":
-			s = stmtXAPrepare
+			return stmtXAPrepare, ""
 		case "COMMIT":
-			s = stmtXACommit
+			return stmtXACommit, ""
 		case "ROLLBACK":
-			s = stmtXARollback
-		default:
-			return stmtDDL, ""
+			return stmtXARollback, ""
 		}
-		return s, xid(&l)
 	case "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "SELECT", "CALL", "DO", "HANDLER", "MERGE", "VALUES", "EXECUTE":
 		return stmtDML, ""
 	case "GRANT", "REVOKE":
@@ -245,20 +241,3 @@ func classifyDefinition(l *lexer, verb string) statement {
 
 // savepoint normalises the name, which is not case-sensitive.
 func savepoint(w string) string { return strings.ToUpper(strings.TrimLeft(w, "`\"")) }
-
-// xid returns the id of an XA statement as text without white space.
-func xid(l *lexer) string {
-	var s strings.Builder
-	for s.Len() < 512 {
-		w := l.next()
-		switch w {
-		case "", "ONE", "JOIN", "RESUME", "SUSPEND":
-			return s.String()
-		}
-		if w[0] == '\'' || w[0] == '"' {
-			w = "'" + strings.ToLower(w[1:]) + "'"
-		}
-		s.WriteString(w)
-	}
-	return s.String()
-}

@@ -47,10 +47,9 @@ const (
 )
 
 const (
-	bufferSize  = 256 << 10
-	maxPacket   = 1<<24 - 1
-	firstAlloc  = 64 << 20 // larger events get their memory while their bytes arrive
-	maxEventLen = 1<<32 - 1
+	bufferSize = 256 << 10
+	maxPacket  = 1<<24 - 1
+	firstAlloc = 1 << 20 // larger pieces get their memory while their bytes arrive
 )
 
 // Stream frames the packets that a server sends after a dump command: one event a
@@ -147,7 +146,7 @@ func (s *Stream) large(n int) (Raw, error) {
 		return Raw{}, err
 	}
 	size := int(eh.Size)
-	data := make([]byte, HeaderSize, min(size, firstAlloc))
+	data := make([]byte, HeaderSize, min(size, max(n, firstAlloc))) // a packet is at most 16 MiB
 	copy(data, head[1:])
 	left := n - len(head)
 	for {

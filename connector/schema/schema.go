@@ -404,7 +404,8 @@ func enrich(t *event.Table, info []Column) {
 func apply(c *event.Column, k *Column) {
 	// Some servers show the labels of ENUM and SET in bytes of the column's charset; Compile derives the type from Members.
 	if len(c.Members) == 0 {
-		c.SQLType = k.SQLType
+		// MariaDB writes "varchar(20) /*M!100301 COMPRESSED*/".
+		c.SQLType, _, _ = strings.Cut(k.SQLType, " /*")
 	}
 	switch {
 	case k.DataType == "uuid":

@@ -1,0 +1,237 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/binlogmq/binlogmq/connector/schema"
+)
+
+// Severity tells how much a finding matters.
+type Severity uint8
+
+// The severities.
+const (
+	OK      Severity = iota // as it should be
+	Warning                 // works, with a risk that What names
+	Error                   // reading does not work
+)
+
+// String returns "ok", "warning" or "error".
+func (s Severity) String() string { return [...]string{"ok", "warning", "error"}[s] }
+
+// Finding is one thing that [Connector.Check] looked at.
+type Finding struct {
+	Severity Severity
+	Address  string // of the source concerned
+	What     string // what was found
+	Remedy   string // the statement or setting that mends it; "" when nothing is to do
+}
+
+// Check looks at every address and reports all that it finds, good and bad, in
+// one go. It changes nothing.
+func (c *Connector) Check(ctx context.Context) []Finding {
+	slot := c.slots.take()
+	defer c.slots.give(slot)
+	var out []Finding
+	for _, addr := range c.opt.Addresses {
+		k := &checker{c: c, addr: addr, id: c.identity(slot)}
+		k.run(ctx)
+		out = append(out, k.found...)
+	}
+	return out
+}
+
+type checker struct {
+	c     *Connector
+	addr  string
+	id    identity
+	s     *session
+	sv    *server
+	found []Finding
+}
+
+func (k *checker) add(s Severity, remedy, what string, args ...any) {
+	k.found = append(k.found, Finding{s, k.addr, fmt.Sprintf(what, args...), remedy})
+}
+
+// failed reports an error as judged.
+func (k *checker) failed(err error) {
+	var stop *StopError
+	if errors.As(k.c.judge(err), &stop) {
+		what := stop.What
+		if stop.Err != nil {
+			what += ": " + stop.Err.Error()
+		}
+		k.add(Error, stop.Remedy, "%s", what)
+		return
+	}
+	k.add(Error, "check address, port, firewall and whether the server runs", "%v", err)
+}
+
+func (k *checker) run(ctx context.Context) {
+	s, err := k.c.dial(ctx, k.addr)
+	if err != nil {
+		k.failed(err)
+		return
+	}
+	defer s.close()
+	k.s = s
+	if k.sv, err = s.server(ctx); err != nil {
+		k.failed(err)
+		return
+	}
+	k.add(OK, "", "connected to version %s as %s", k.sv.version, k.c.opt.User)
+	k.logging()
+	k.metadata()
+	k.durability()
+	k.gtids()
+	k.privileges(ctx)
+	if err := k.c.checkIdentity(ctx, s, k.sv, k.id); err != nil && serverCode(err) == 0 {
+		k.failed(err)
+	}
+}
+
+func (k *checker) logging() {
+	v := k.sv.vars
+	if v["log_bin"] == "OFF" {
+		k.add(Error, "put log_bin=binlog and a unique server_id into the server's option file and restart it", "the binary log is off")
+		return
+	}
+	k.add(OK, "", "the binary log is on")
+	if f := v["binlog_format"]; f != "" && f != "ROW" {
+		k.add(Error, setGlobal(k.sv, "binlog_format", "ROW"), "binlog_format is %s: statements do not tell which rows they changed", f)
+	}
+	if v["server_id"] == "0" {
+		k.add(Error, setGlobal(k.sv, "server_id", "1"), "server_id is 0: the server accepts no replica")
+	}
+	if im := v["binlog_row_image"]; im != "" && im != "FULL" {
+		k.add(Warning, setGlobal(k.sv, "binlog_row_image", "FULL"), "binlog_row_image is %s: messages lack the columns that the log lacks", im)
+	}
+	if o := v["binlog_row_value_options"]; o != "" {
+		k.add(Error, setGlobal(k.sv, "binlog_row_value_options", "''"), "binlog_row_value_options is %s: partial JSON is not supported", o)
+	}
+	if v["binlog_checksum"] == "NONE" {
+		k.add(Warning, setGlobal(k.sv, "binlog_checksum", "CRC32"), "binlog_checksum is NONE: damaged bytes cannot be told from data")
+	}
+}
+
+func (k *checker) metadata() {
+	remedy := schema.FullMetadata(k.sv.mariaDB, k.sv.version)
+	m := k.sv.vars["binlog_row_metadata"]
+	switch {
+	case m == "FULL":
+		k.add(OK, "", "binlog_row_metadata is FULL: the log carries column names")
+	case k.c.opt.SchemaFrom == schema.FromInformationSchema:
+		k.add(Warning, remedy, "binlog_row_metadata is %q: names come from information_schema, at the risk of a stop after DDL", m)
+	default:
+		k.add(Error, remedy, "binlog_row_metadata is %q: the log carries no column names", m)
+	}
+}
+
+func (k *checker) durability() {
+	v := k.sv.vars
+	days, sec := v["expire_logs_days"], v["binlog_expire_logs_seconds"]
+	keep := 0.0
+	if n, err := strconv.ParseFloat(sec, 64); err == nil && n > 0 {
+		keep = n / 86400
+	} else if n, err := strconv.ParseFloat(days, 64); err == nil {
+		keep = n
+	}
+	const week = 7
+	remedy := setGlobal(k.sv, "binlog_expire_logs_seconds", "604800")
+	if sec == "" {
+		remedy = setGlobal(k.sv, "expire_logs_days", "7")
+	}
+	switch {
+	case keep == 0:
+		k.add(OK, "", "binlogs are kept until somebody purges them")
+	case keep < week:
+		k.add(Warning, remedy, "binlogs are purged after %.1f days: a longer outage loses changes", keep)
+	default:
+		k.add(OK, "", "binlogs are kept for %.0f days", keep)
+	}
+	if v["sync_binlog"] != "1" {
+		k.add(Warning, setGlobal(k.sv, "sync_binlog", "1"), "sync_binlog is %s: after a crash of its machine the server may lack transactions that have been published", v["sync_binlog"])
+	}
+	if f := v["innodb_flush_log_at_trx_commit"]; f != "" && f != "1" {
+		k.add(Warning, setGlobal(k.sv, "innodb_flush_log_at_trx_commit", "1"), "innodb_flush_log_at_trx_commit is %s: after a crash of its machine the server may lack transactions that have been published", f)
+	}
+}
+
+func (k *checker) gtids() {
+	if k.sv.mariaDB {
+		return
+	}
+	if m := k.sv.vars["gtid_mode"]; m != "ON" {
+		k.add(Warning, "SET PERSIST enforce_gtid_consistency=ON; then SET PERSIST gtid_mode=OFF_PERMISSIVE, ON_PERMISSIVE and ON, one after the other",
+			"gtid_mode is %s: positions are file and offset, which mean nothing on another server after a failover", m)
+		return
+	}
+	k.add(OK, "", "GTIDs are on")
+}
+
+func (k *checker) privileges(ctx context.Context) {
+	account := k.c.opt.User
+	if r, err := k.s.query(ctx, "SELECT CURRENT_USER()"); err == nil && r.rows() > 0 {
+		user, host, _ := strings.Cut(r.text(0, 0), "@")
+		account = "'" + user + "'@'" + host + "'"
+	}
+	grant := func(what string) string { return "GRANT " + what + " ON *.* TO " + account }
+	client := "REPLICATION CLIENT"
+	if k.sv.mariaDB {
+		client = "BINLOG MONITOR"
+	}
+	_, _, _, err := k.s.binlogStatus(ctx, k.sv)
+	if err == nil {
+		_, err = k.s.binlogs(ctx)
+	}
+	switch {
+	case denied(err):
+		k.add(Error, grant(client), "user %s may not ask for the binlog's position", k.c.opt.User)
+	case err != nil && serverCode(err) != errBinlogOff:
+		k.failed(err)
+	}
+	// The server itself tells best: register as a replica, on a connection that ends with the check.
+	s, err := k.c.dial(ctx, k.addr)
+	if err == nil {
+		err = s.register(k.id)
+		s.close()
+	}
+	switch {
+	case denied(err):
+		k.add(Error, grant("REPLICATION SLAVE"), "user %s may not read the binlog", k.c.opt.User)
+	case err != nil:
+		k.failed(err)
+	default:
+		k.add(OK, "", "user %s may read the binlog", k.c.opt.User)
+	}
+	r, err := k.s.query(ctx, "SHOW GRANTS")
+	if err != nil {
+		return
+	}
+	all := ""
+	for i := range r.rows() {
+		all += r.text(i, 0) + "\n"
+	}
+	if !strings.Contains(all, "SELECT") && !strings.Contains(all, "ALL PRIVILEGES") {
+		sev, why := Warning, "types that the log does not tell (tinyint(1); on MariaDB UUID, INET and JSON) are published as their storage types"
+		if k.c.opt.SchemaFrom == schema.FromInformationSchema {
+			sev, why = Error, "column names cannot be read"
+		}
+		k.add(sev, grant("SELECT"), "user %s may not see the tables in information_schema: %s", k.c.opt.User, why)
+	}
+}
+
+func denied(err error) bool {
+	switch serverCode(err) {
+	case mysql.ER_SPECIFIC_ACCESS_DENIED_ERROR, mysql.ER_ACCESS_DENIED_ERROR, mysql.ER_DBACCESS_DENIED_ERROR, mysql.ER_TABLEACCESS_DENIED_ERROR:
+		return true
+	}
+	return false
+}
