@@ -83,6 +83,7 @@ type Bridge struct {
 	saved   State // what goes into the cursor; Partitions only grow
 	version int64 // counts the changes of saved
 	written int64 // version that is in the cursor
+	durable int64 // version that is known to be saved
 	session *session
 }
 
@@ -310,7 +311,7 @@ func (b *Bridge) load(ctx context.Context) error {
 		err = b.adopt(ctx, st)
 	default:
 		b.mu.Lock()
-		b.saved, b.written = *st.clone(), b.version
+		b.saved, b.written, b.durable = *st.clone(), b.version, b.version
 		b.mu.Unlock()
 	}
 	if err != nil {
@@ -335,7 +336,7 @@ func (b *Bridge) adopt(ctx context.Context, st *State) error {
 	defer b.mu.Unlock()
 	b.saved = *st
 	b.version++
-	b.written = b.version
+	b.written, b.durable = b.version, b.version
 	return nil
 }
 
@@ -368,6 +369,36 @@ func (b *Bridge) pin(topic string, n int32) error {
 		b.saved.Partitions[topic] = n
 		b.version++
 	}
+	return nil
+}
+
+// pinned reports whether all that pin noted is saved.
+func (b *Bridge) pinned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.durable == b.version
+}
+
+// savePins saves what pin noted. The caller sees to it that no acknowledgement
+// with an older state is under way.
+func (b *Bridge) savePins(ctx context.Context) error {
+	b.mu.Lock()
+	version := b.version
+	if b.durable == version {
+		b.mu.Unlock()
+		return nil
+	}
+	text, err := b.saved.Encode()
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := b.o.Client.SaveState(ctx, text); err != nil {
+		return fmt.Errorf("save the number of partitions of new topics: %w", err)
+	}
+	b.mu.Lock()
+	b.written, b.durable = max(b.written, version), version
+	b.mu.Unlock()
 	return nil
 }
 

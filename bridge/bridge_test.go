@@ -675,7 +675,7 @@ func TestNewEpochI5(t *testing.T) {
 }
 
 // TestEpochSavedBeforeUseI5: a process that is killed after it sent messages of a new epoch and before it acknowledged any leaves the
-// epoch behind; the next one, configured differently again, uses none of its numbers.
+// epoch and the numbers of partitions behind; the next one, configured differently again, uses none of its numbers.
 func TestEpochSavedBeforeUseI5(t *testing.T) {
 	h := randomHistory(t, rand.New(rand.NewPCG(10, 10)), 60)
 	disk := &meta.Memory{}
@@ -696,8 +696,19 @@ func TestEpochSavedBeforeUseI5(t *testing.T) {
 		if err := s.Reset(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+		saved, err := disk.Load(context.Background(), testID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := ParseState(saved.Cursor.State)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.mu.Lock()
 		for _, rec := range s.log[from:] {
+			if st.Partitions[rec.topic] != 3 {
+				t.Errorf("messages were sent to %s before its number of partitions was saved: %v", rec.topic, st.Partitions)
+			}
 			n, by := number{rec.seq, rec.sub}, fmt.Sprint(i)
 			if was, ok := numbers[n]; ok && was != by {
 				t.Errorf("number %v of configuration %s is used by %s", n, was, by)

@@ -219,9 +219,13 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 	s.mu.Unlock()
 
 	var c *chunk
-	push := func() bool {
+	push := func(e *event.Event) bool {
 		ready := c
 		c = nil
+		// I5: a topic's number of partitions is saved before anything is sent there.
+		if err := s.savePins(intake); err != nil {
+			return s.stuck(intake, ctx, nil, e, err)
+		}
 		return s.line(ctx, ready)
 	}
 	for _, e := range batch.Events {
@@ -257,11 +261,11 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 		}
 		c.parts = append(c.parts, part{e, pl})
 		c.raw += int64(len(e.Raw))
-		if c.raw >= chunkBytes && !push() {
+		if c.raw >= chunkBytes && !push(e) {
 			return false
 		}
 	}
-	if c != nil && !push() {
+	if c != nil && !push(batch.Events[len(batch.Events)-1]) {
 		return false
 	}
 	s.mu.Lock()
@@ -286,10 +290,25 @@ func (s *session) stuck(intake, ctx context.Context, c *chunk, e *event.Event, e
 	if errors.As(err, &stop) && stop.Position == "" {
 		stop.Position = where(e)
 	}
+	if c != nil {
+		if perr := s.savePins(intake); perr != nil {
+			c, err = nil, perr
+		}
+	}
 	if c == nil || s.line(ctx, c) {
 		s.line(ctx, s.poison(err))
 	}
 	return false
+}
+
+// savePins saves the state if a topic was pinned.
+func (s *session) savePins(ctx context.Context) error {
+	if s.b.pinned() {
+		return nil
+	}
+	s.ackMu.Lock() // no acknowledgement with an older state meanwhile
+	defer s.ackMu.Unlock()
+	return s.b.savePins(ctx)
 }
 
 // chunk returns an empty chunk that is entered in the ledger.
