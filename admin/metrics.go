@@ -43,7 +43,6 @@ var Metrics = []Metric{
 	{Name: "binlogmq_source_read_bytes", Help: "binlog bytes read", Counter: true, dest: always(func(d *Destination) int64 { return d.Bytes })},
 	{Name: "binlogmq_source_events", Help: "binlog events read", Counter: true, dest: always(func(d *Destination) int64 { return d.Events })},
 	{Name: "binlogmq_source_rows", Help: "row changes captured", Counter: true, dest: always(func(d *Destination) int64 { return d.Rows })},
-	{Name: "binlogmq_source_transactions", Help: "transactions read", Counter: true, dest: always(func(d *Destination) int64 { return d.Transactions })},
 	{Name: "binlogmq_source_reconnects", Help: "binlog connections lost and made again", Counter: true, dest: always(func(d *Destination) int64 { return d.Reconnects })},
 	{Name: "binlogmq_lag_seconds", Help: "age of the oldest change that some sink has not acknowledged; 0 when there is none", Float: true,
 		dest: func(d *Destination) (float64, bool) { return d.LagSeconds, d.LagKnown }},

@@ -11,23 +11,22 @@ type Report struct {
 
 // Destination is a snapshot of one destination.
 type Destination struct {
-	Name         string  `json:"name"`
-	State        string  `json:"state"`           // "running", "failed", ...
-	Error        string  `json:"error,omitempty"` // why it is not healthy, with the remedy
-	Connected    bool    `json:"connected"`
-	Position     string  `json:"position"`     // where reading is
-	LagKnown     bool    `json:"lag_known"`    // false until the source's own position is known
-	LagSeconds   float64 `json:"lag_seconds"`  // age of the oldest change not yet acknowledged by every sink; 0 when there is none
-	LagBytes     int64   `json:"lag_bytes"`    // binlog bytes between the source's end and what was read
-	Bytes        int64   `json:"bytes"`        // binlog bytes read
-	Events       int64   `json:"events"`       // binlog events read
-	Rows         int64   `json:"rows"`         // row changes captured
-	Transactions int64   `json:"transactions"` // transactions read
-	Reconnects   int64   `json:"reconnects"`
-	RingEvents   int64   `json:"ring_events"`
-	RingBytes    int64   `json:"ring_bytes"`
-	RingLimit    int64   `json:"ring_bytes_limit"`
-	Sinks        []Sink  `json:"sinks"`
+	Name       string  `json:"name"`
+	State      string  `json:"state"`           // "running", "failed", ...
+	Error      string  `json:"error,omitempty"` // why it is not healthy, with the remedy
+	Connected  bool    `json:"connected"`
+	Position   string  `json:"position"`    // where reading is
+	LagKnown   bool    `json:"lag_known"`   // false until the source's own position is known
+	LagSeconds float64 `json:"lag_seconds"` // age of the oldest change not yet acknowledged by every sink; 0 when there is none
+	LagBytes   int64   `json:"lag_bytes"`   // binlog bytes between the source's end and what was read
+	Bytes      int64   `json:"bytes"`       // binlog bytes read
+	Events     int64   `json:"events"`      // binlog events read
+	Rows       int64   `json:"rows"`        // row changes captured
+	Reconnects int64   `json:"reconnects"`
+	RingEvents int64   `json:"ring_events"`
+	RingBytes  int64   `json:"ring_bytes"`
+	RingLimit  int64   `json:"ring_bytes_limit"`
+	Sinks      []Sink  `json:"sinks"`
 }
 
 // Sink is a snapshot of one sink and its subscription.

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/binlogmq/binlogmq/bridge"
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/canaljson"
+	"github.com/binlogmq/binlogmq/codec/maxwell"
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
+	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/file"
+	"github.com/binlogmq/binlogmq/sink/kafka"
+	"github.com/binlogmq/binlogmq/sink/pulsar"
+)
+
+// newLogger writes the program's log to w.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // validated
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// newConnector makes the database side of a destination. It does not connect.
+func newConnector(d *config.Destination, log *slog.Logger) (*connector.Connector, error) {
+	tables, err := tablefilter.New(d.Tables)
+	if err != nil {
+		return nil, err
+	}
+	tls, err := d.Source.TLS.Client()
+	if err != nil {
+		return nil, fmt.Errorf("destination %s: source.%w", d.Name, err)
+	}
+	return connector.New(connector.Options{
+		Destination: d.Name,
+		Addresses:   d.Source.Address,
+		User:        d.Source.User,
+		Password:    d.Source.Password.Reveal(),
+		TLS:         tls,
+		Tables:      tables,
+		Start:       d.Start,
+		ServerID:    d.Source.ServerID,
+		SchemaFrom:  d.Schema,
+		Heartbeat:   d.Source.Heartbeat.Value(),
+		DialTimeout: d.Source.DialTimeout.Value(),
+		Logger:      log,
+	})
+}
+
+// publisher is a sink with what check asks of it.
+type publisher interface {
+	sink.Sink
+	Check(ctx context.Context) []sink.Finding
+}
+
+// newSink makes the broker side of a sink. It does not wait for the broker.
+func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (publisher, error) {
+	log = log.With("destination", destination, "sink", s.Name)
+	where := func(err error) error {
+		if err != nil {
+			err = fmt.Errorf("destination %s, sink %s: %w", destination, s.Name, err)
+		}
+		return err
+	}
+	switch {
+	case s.Kafka != nil:
+		k := s.Kafka
+		tls, err := k.TLS.Client()
+		if err != nil {
+			return nil, where(fmt.Errorf("kafka.%w", err))
+		}
+		o := kafka.Options{
+			Brokers: k.Brokers, Delivery: k.Delivery, ClientID: "binlogmq", TLS: tls, Compression: k.Compression,
+			Topics: kafka.Topics{
+				Create: *k.Topics.Create, Partitions: k.Topics.Partitions, ReplicationFactor: k.Topics.ReplicationFactor, Configs: k.Topics.Configs,
+			},
+			MaxInFlightBytes: int64(s.Window), BatchBytes: int(k.BatchBytes), RequestTimeout: k.RequestTimeout.Value(), Logger: log,
+		}
+		if a := k.SASL; a != nil {
+			o.SASL = &kafka.SASL{Mechanism: a.Mechanism, User: a.User, Password: a.Password.Reveal()}
+		}
+		p, err := kafka.New(o)
+		return p, where(err)
+	case s.Pulsar != nil:
+		p := s.Pulsar
+		tls, err := p.TLS.Client()
+		if err != nil {
+			return nil, where(fmt.Errorf("pulsar.%w", err))
+		}
+		q, err := pulsar.New(pulsar.Options{
+			URL: p.URL, AdminURL: p.AdminURL, Token: p.Token.Reveal(), TLS: tls,
+			Deployment: deployment, Destination: destination, Sink: s.Name,
+			Topics:      pulsar.Topics{Create: *p.Topics.Create, Partitions: p.Topics.Partitions},
+			Compression: p.Compression, MaxInFlightBytes: int64(s.Window), WithoutDeduplication: !*p.RequireDeduplication,
+			CheckTopics:     checkTopics(s, destination),
+			WatchdogTimeout: p.Watchdog.Value(), Logger: log,
+		})
+		return q, where(err)
+	case s.File != nil:
+		f, err := file.New(file.Options{Path: s.File.Path, ValuesOnly: s.File.ValuesOnly, Sync: *s.File.Sync, MaxInFlightBytes: int64(s.Window), Logger: log})
+		return f, where(err)
+	}
+	return nil, where(errors.New("no kind of sink is given"))
+}
+
+// checkTopics names the topics that check looks at, as far as they are known before any table is.
+func checkTopics(s *config.Sink, destination string) []string {
+	topics := []string{strings.ReplaceAll(s.Topic, "{destination}", destination)}
+	if s.DDLTopic != "" {
+		topics = append(topics, strings.ReplaceAll(s.DDLTopic, "{destination}", destination))
+	}
+	return topics
+}
+
+// kind names what newSink makes, and the rules for its topic names.
+func kind(s *config.Sink) (string, bridge.Names) {
+	switch {
+	case s.Kafka != nil:
+		return "kafka", bridge.KafkaNames
+	case s.Pulsar != nil:
+		return "pulsar", bridge.PulsarNames
+	}
+	return "file", bridge.AnyNames
+}
+
+// newCodec makes the codec, and a text that identifies it with every option that changes its output.
+func newCodec(s *config.Sink) (codec.Codec, string, error) {
+	zone, err := time.LoadLocation(s.TimeZone)
+	if err != nil {
+		return nil, "", err
+	}
+	switch s.Codec {
+	case "canal-json":
+		o := canaljson.Options{Binary: s.CanalJSON.Binary, Enum: s.CanalJSON.Enum, Location: zone}
+		c, err := canaljson.New(o)
+		return c, fmt.Sprintf("canal-json %q %q %q", o.Binary, o.Enum, zone), err
+	case "maxwell":
+		m := &s.Maxwell
+		o := maxwell.Options{
+			Nulls: *m.Nulls, CommitInfo: *m.CommitInfo, XOffset: *m.Xoffset, BinlogPosition: m.BinlogPosition, GTIDPosition: m.GTIDPosition,
+			ServerID: m.ServerID, ThreadID: m.ThreadID, PrimaryKeys: m.PrimaryKeys, PrimaryKeyColumns: m.PrimaryKeyColumns,
+			NullZeroDates: m.NullZeroDates, KeyFormat: m.KeyFormat,
+		}
+		id := fmt.Sprintf("maxwell %+v %q", o, zone)
+		o.Location = zone
+		c, err := maxwell.New(o)
+		return c, id, err
+	}
+	return nil, "", fmt.Errorf("no codec %q", s.Codec)
+}
+
+// newBridge joins a subscription, a codec and a sink.
+func newBridge(d *config.Destination, s *config.Sink, c bridge.Client, out sink.Sink, drain time.Duration, log *slog.Logger) (*bridge.Bridge, error) {
+	cd, id, err := newCodec(s)
+	if err != nil {
+		return nil, fmt.Errorf("destination %s, sink %s: %w", d.Name, s.Name, err)
+	}
+	key, err := bridge.ParseKey(s.Key)
+	if err != nil {
+		return nil, err
+	}
+	change, err := bridge.ParseKeyChange(s.KeyChange)
+	if err != nil {
+		return nil, err
+	}
+	var columns []bridge.KeyColumns
+	for _, k := range s.KeyColumns {
+		columns = append(columns, bridge.KeyColumns{Tables: []string{k.Table}, Columns: k.Columns})
+	}
+	_, names := kind(s)
+	return bridge.New(bridge.Options{
+		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd,
+		CodecID: id, Tables: d.Tables, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
+		Tombstones: s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), DrainTimeout: drain, Logger: log,
+	})
+}
+
+func serverOptions(d *config.Destination) server.DestinationOptions {
+	detach := d.DetachAfter.Value()
+	if detach == 0 {
+		detach = -1
+	}
+	return server.DestinationOptions{RingEvents: d.Ring.Events, RingBytes: int64(d.Ring.Bytes), DetachAfter: detach}
+}

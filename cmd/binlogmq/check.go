@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/meta/file"
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// checkTimeout bounds each part that check asks.
+const checkTimeout = 30 * time.Second
+
+// needRoom is what the meta directory must hold free: cursors are small, but a
+// full disk stops them from being saved.
+const needRoom = 64 << 20
+
+// checkCommand connects everywhere and lists every finding at once.
+func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error {
+	f, path := flags("check")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	// Findings say what the parts would log; warnings stay visible.
+	log := newLogger(config.Log{Level: "error", Format: cfg.Log.Format}, errs)
+	c := &checker{out: out}
+	fmt.Fprintf(out, "configuration %s is valid\n", *path)
+	c.meta(cfg)
+	for i := range cfg.Destinations {
+		d := &cfg.Destinations[i]
+		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
+		src, err := newConnector(d, log)
+		if err != nil {
+			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
+		} else {
+			c.within(ctx, func(ctx context.Context) {
+				for _, f := range src.Check(ctx) {
+					c.add(sink.Finding{Severity: f.Severity.String(), What: f.What, Where: f.Address, Remedy: f.Remedy})
+				}
+			})
+		}
+		for j := range d.Sinks {
+			s := &d.Sinks[j]
+			name, _ := kind(s)
+			c.section("destination %s: sink %s (%s)", d.Name, s.Name, name)
+			k, err := newSink(cfg.Deployment, d.Name, s, log)
+			if err != nil {
+				c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
+				continue
+			}
+			c.within(ctx, func(ctx context.Context) {
+				for _, f := range k.Check(ctx) {
+					c.add(f)
+				}
+			})
+			c.within(ctx, func(ctx context.Context) {
+				if err := k.Close(ctx); err != nil {
+					c.add(sink.Finding{Severity: sink.SeverityWarning, What: err.Error()})
+				}
+			})
+		}
+	}
+	c.overlaps(cfg)
+	fmt.Fprintf(out, "\n%d errors, %d warnings\n", c.errors, c.warnings)
+	if c.errors > 0 {
+		return errReported
+	}
+	return nil
+}
+
+type checker struct {
+	out              io.Writer
+	errors, warnings int
+}
+
+func (c *checker) section(format string, args ...any) { fmt.Fprintf(c.out, "\n"+format+"\n", args...) }
+
+func (c *checker) within(ctx context.Context, f func(context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	f(ctx)
+}
+
+func (c *checker) add(f sink.Finding) {
+	mark := "ok   "
+	switch f.Severity {
+	case sink.SeverityError:
+		mark = "ERROR"
+		c.errors++
+	case sink.SeverityWarning:
+		mark = "warn "
+		c.warnings++
+	}
+	where := ""
+	if f.Where != "" {
+		where = " [" + f.Where + "]"
+	}
+	fmt.Fprintf(c.out, "  %s %s%s\n", mark, f.What, where)
+	for line := range strings.Lines(f.Remedy) {
+		fmt.Fprintf(c.out, "        -> %s\n", strings.TrimRight(line, "\n"))
+	}
+}
+
+// meta looks at the directory without taking its lock: check may run beside the
+// running program.
+func (c *checker) meta(cfg *config.Config) {
+	dir := cfg.Meta.File.Directory
+	c.section("meta directory %s", dir)
+	at := dir
+	for {
+		_, err := os.Stat(at)
+		if err == nil {
+			break
+		}
+		up := filepath.Dir(at)
+		if !errors.Is(err, fs.ErrNotExist) || up == at {
+			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error(), Remedy: "choose another meta.file.directory"})
+			return
+		}
+		at = up
+	}
+	probe, err := os.CreateTemp(at, ".binlogmq-check-")
+	if err != nil {
+		c.add(sink.Finding{Severity: sink.SeverityError, What: fmt.Sprintf("cannot write: %v", err), Remedy: "make it writable for the user that runs binlogmq"})
+		return
+	}
+	_ = probe.Close()
+	_ = os.Remove(probe.Name())
+	free, err := file.FreeBytes(at)
+	switch {
+	case err != nil:
+		c.add(sink.Finding{Severity: sink.SeverityWarning, What: err.Error()})
+	case free < needRoom:
+		c.add(sink.Finding{Severity: sink.SeverityError, What: fmt.Sprintf("only %d MiB are free", free>>20), Remedy: fmt.Sprintf("free at least %d MiB, or choose another meta.file.directory", needRoom>>20)})
+	default:
+		c.add(sink.Finding{What: fmt.Sprintf("writable, %d MiB free", free>>20)})
+	}
+}
+
+// overlaps finds Pulsar sinks whose topics may coincide: a topic has one
+// exclusive producer.
+func (c *checker) overlaps(cfg *config.Config) {
+	seen := map[string]string{}
+	for i := range cfg.Destinations {
+		d := &cfg.Destinations[i]
+		for j := range d.Sinks {
+			s := &d.Sinks[j]
+			if s.Pulsar == nil {
+				continue
+			}
+			name := d.Name + "/" + s.Name
+			k := s.Pulsar.URL + " " + strings.ReplaceAll(s.Topic, "{destination}", d.Name)
+			if other, ok := seen[k]; ok {
+				c.section("sinks %s and %s", other, name)
+				c.add(sink.Finding{Severity: sink.SeverityError, What: "both may publish to the same Pulsar topic, which takes one exclusive producer",
+					Remedy: "put {destination} or a literal of its own into the topic of one of them"})
+			}
+			seen[k] = name
+		}
+	}
+}

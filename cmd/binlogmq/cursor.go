@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/binlogmq/binlogmq/bridge"
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/meta/file"
+)
+
+func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) error {
+	if len(args) == 0 {
+		return usageError{errors.New("cursor: show or set is needed\n" + usage)}
+	}
+	switch args[0] {
+	case "show":
+		return cursorShow(ctx, args[1:], out)
+	case "set":
+		return cursorSet(ctx, args[1:], in, out, errs)
+	}
+	return usageError{fmt.Errorf("cursor: unknown %q; show or set is needed\n%s", args[0], usage)}
+}
+
+func cursorShow(ctx context.Context, args []string, out io.Writer) error {
+	f, path := flags("cursor show")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	// Reading takes no lock: it works beside the running program.
+	store, err := file.OpenReadOnly(cfg.Meta.File.Directory)
+	if err != nil {
+		return err
+	}
+	ids, err := store.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		fmt.Fprintf(out, "no cursor is saved in %s\n", cfg.Meta.File.Directory)
+	}
+	for _, id := range ids {
+		r, err := store.Load(ctx, id)
+		if err != nil {
+			return err
+		}
+		showRecord(out, cfg, id, r)
+	}
+	return nil
+}
+
+func showRecord(out io.Writer, cfg *config.Config, id meta.Identity, r *meta.Record) {
+	c := &r.Cursor
+	fmt.Fprintf(out, "%s\n", id)
+	if !configured(cfg, id) {
+		fmt.Fprintf(out, "  note        not in this configuration\n")
+	}
+	fmt.Fprintf(out, "  position    %s:%d\n", c.Position.File, c.Position.Offset)
+	if !c.Position.GTIDs.IsEmpty() {
+		fmt.Fprintf(out, "  gtids       %s\n", c.Position.GTIDs)
+	}
+	fmt.Fprintf(out, "  server      %s\n", c.Position.ServerUUID)
+	fmt.Fprintf(out, "  ordinal     %d\n", c.Ordinal)
+	if c.Progress > 0 {
+		fmt.Fprintf(out, "  progress    %d in the next transaction\n", c.Progress)
+	}
+	if s, err := bridge.ParseState(c.State); err != nil {
+		fmt.Fprintf(out, "  state       %v\n", err)
+	} else if s != nil {
+		fmt.Fprintf(out, "  epoch       %d\n  offset      %d\n", s.Epoch, s.Offset)
+	}
+	if r.Filter != "" {
+		fmt.Fprintf(out, "  filter      %s\n", r.Filter)
+	}
+	fmt.Fprintf(out, "  saved       %s\n", r.SavedAt.UTC().Format(time.RFC3339))
+}
+
+func configured(cfg *config.Config, id meta.Identity) bool {
+	for i := range cfg.Destinations {
+		d := &cfg.Destinations[i]
+		for j := range d.Sinks {
+			if clientOf(d.Name, d.Sinks[j].Name) == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// movedFingerprint marks a cursor that was moved by hand: no fingerprint equals
+// it, so the sink begins a new epoch and uses no number again.
+const movedFingerprint = "moved"
+
+// cursorSet moves all cursors of a destination: they share one numbering, so
+// one alone cannot be moved to a place whose number is not known.
+func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (err error) {
+	f, path := flags("cursor set")
+	name := f.String("destination", "", "")
+	at := f.String("at", "", "")
+	yes := f.Bool("yes", false, "")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	if *at == "" {
+		return usageError{errors.New("cursor set: --at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time")}
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	d, err := pick(cfg, *name)
+	if err != nil {
+		return usageError{err}
+	}
+	d.Start = *at
+	if err := cfg.Validate(); err != nil {
+		return usageError{err}
+	}
+	store, err := file.Open(cfg.Meta.File.Directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	src, err := newConnector(d, newLogger(config.Log{Level: "warn", Format: cfg.Log.Format}, errs))
+	if err != nil {
+		return err
+	}
+	start, err := src.Start(ctx)
+	if err != nil {
+		return fmt.Errorf("cursor set: %w", err)
+	}
+	ids, err := store.List(ctx, d.Name)
+	if err != nil {
+		return err
+	}
+	for j := range d.Sinks {
+		if id := clientOf(d.Name, d.Sinks[j].Name); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	records, err := move(ctx, store, ids, start)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		fmt.Fprintf(out, "%s goes to %s\n", id, positionText(records[id].Cursor.Position))
+	}
+	fmt.Fprint(out, "What lies before the new position and is not published yet will never be; what lies behind it is published, again if it was before.\n"+
+		"The sinks begin a new epoch, with numbers never used: brokers recognise no repetition across this move.\n")
+	if !*yes {
+		fmt.Fprint(out, "Type yes to go on: ")
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		if strings.TrimSpace(line) != "yes" {
+			return errors.New("cursor set: nothing was changed")
+		}
+	}
+	for _, id := range ids {
+		if err := store.Save(ctx, id, records[id]); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d cursors are moved\n", len(ids))
+	return err
+}
+
+func pick(cfg *config.Config, name string) (*config.Destination, error) {
+	var names []string
+	for i := range cfg.Destinations {
+		d := &cfg.Destinations[i]
+		if d.Name == name || name == "" && len(cfg.Destinations) == 1 {
+			return d, nil
+		}
+		names = append(names, d.Name)
+	}
+	if name == "" {
+		return nil, fmt.Errorf("cursor set: --destination is needed: one of %s", strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("cursor set: no destination %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// move makes the records of all subscriptions of a destination at a new
+// position: one ordinal above all that they had, and a new epoch for each.
+func move(ctx context.Context, store meta.Store, ids []meta.Identity, start event.Cursor) (map[meta.Identity]*meta.Record, error) {
+	records := make(map[meta.Identity]*meta.Record, len(ids))
+	for _, id := range ids {
+		r, err := store.Load(ctx, id)
+		if errors.Is(err, meta.ErrNotFound) {
+			r = new(meta.Record)
+		} else if err != nil {
+			return nil, err
+		}
+		records[id] = r
+		start.Ordinal = max(start.Ordinal, r.Cursor.Last())
+	}
+	for _, id := range ids {
+		r := records[id]
+		state, err := bridge.ParseState(r.Cursor.State)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		r.Cursor = event.Cursor{Position: start.Position, Ordinal: start.Ordinal}
+		r.Cursor.Position.GTIDs = start.Position.GTIDs.Clone()
+		r.SavedAt = time.Now()
+		if state == nil {
+			continue
+		}
+		state.Fingerprint = movedFingerprint
+		if r.Cursor.State, err = state.Encode(); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}

@@ -1,0 +1,12 @@
+// Command binlogmq reads the binlog of MySQL or MariaDB as a replica would and
+// publishes every row change to Kafka, Pulsar or a file.
+//
+//	binlogmq run -c config.yaml                     publish until stopped
+//	binlogmq check -c config.yaml                   connect everywhere, list what is missing and how to mend it
+//	binlogmq cursor show|set -c config.yaml ...     look at or move saved cursors
+//	binlogmq version
+//
+// The package's jobs are to read the configuration, to build the parts in order
+// and to stop them in reverse; it is the only one that names concrete sinks,
+// codecs and meta stores. Only main calls os.Exit.
+package main

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+// version is set by the linker.
+var version = ""
+
+// Exit codes; docs/operations.md lists them.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// A usageError is the user's mistake: the program ends with exitUsage.
+type usageError struct{ error }
+
+// A failure has been reported already; only the exit code remains.
+var errReported = errors.New("reported")
+
+const usage = `usage: binlogmq COMMAND
+
+  run -c FILE                      read the source and publish until stopped
+  check -c FILE                    connect everywhere; list what is missing and how to mend it
+  cursor show -c FILE              show the saved cursors
+  cursor set -c FILE [--destination D] --at START [--yes]
+                                   move the cursors of a destination; START as in the configuration's start:
+  version                          print the version
+
+docs/configuration.md describes the file; config.yaml.example is a start.
+`
+
+func main() {
+	// A first signal asks for a soft stop, a second one cuts it short.
+	soft, cancelSoft := context.WithCancel(context.Background())
+	hard, cancelHard := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancelSoft()
+		<-signals
+		cancelHard()
+	}()
+	code := run(soft, hard, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	cancelHard()
+	cancelSoft()
+	os.Exit(code)
+}
+
+// run is the program without the process around it. soft asks it to stop in
+// order, hard to stop at once.
+func run(soft, hard context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	err := dispatch(soft, hard, args, in, out, errs)
+	var wrong usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailed
+	case errors.As(err, &wrong):
+		fmt.Fprintf(errs, "binlogmq: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(errs, "binlogmq: %v\n", err)
+	return exitFailed
+}
+
+func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs io.Writer) error {
+	if len(args) == 0 {
+		return usageError{errors.New("a command is needed\n" + usage)}
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "run":
+		return runCommand(soft, hard, rest, out, errs)
+	case "check":
+		return checkCommand(soft, rest, out, errs)
+	case "cursor":
+		return cursorCommand(soft, rest, in, out, errs)
+	case "version", "--version", "-version":
+		fmt.Fprintln(out, "binlogmq", versionText())
+		return nil
+	case "help", "--help", "-h":
+		fmt.Fprint(out, usage)
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown command %q\n%s", name, usage)}
+}
+
+// flags returns a flag set of one command with the -c that all have.
+func flags(command string) (*flag.FlagSet, *string) {
+	f := flag.NewFlagSet(command, flag.ContinueOnError)
+	f.SetOutput(io.Discard) // the error says it all
+	file := f.String("c", "", "configuration file")
+	return f, file
+}
+
+func parse(f *flag.FlagSet, file *string, args []string) error {
+	if err := f.Parse(args); err != nil {
+		return usageError{fmt.Errorf("%s: %w\n%s", f.Name(), err, usage)}
+	}
+	if f.NArg() > 0 {
+		return usageError{fmt.Errorf("%s: %q is not expected\n%s", f.Name(), f.Arg(0), usage)}
+	}
+	if *file == "" {
+		return usageError{fmt.Errorf("%s: -c FILE is needed", f.Name())}
+	}
+	return nil
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/bridge"
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/meta/file"
+	"github.com/binlogmq/binlogmq/server"
+)
+
+// clientOf names a sink's subscription.
+func clientOf(destination, sink string) meta.Identity {
+	return meta.Identity{Destination: destination, Client: "sink-" + sink}
+}
+
+func filterText(s *config.Sink) string { return strings.Join(s.Tables, ",") }
+
+// program is everything that runs.
+type program struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	started time.Time
+	store   *file.Store
+	server  *server.Server
+	dests   []*destination
+	admin   *admin.Server
+}
+
+type destination struct {
+	cfg       *config.Destination
+	connector *connector.Connector
+	sinks     []*sinkPart
+}
+
+type sinkPart struct {
+	cfg    *config.Sink
+	client *server.Client
+	sink   publisher
+	bridge *bridge.Bridge
+
+	mu  sync.Mutex
+	err error // why the bridge has ended
+}
+
+func (s *sinkPart) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func runCommand(soft, hard context.Context, args []string, out, errs io.Writer) error {
+	f, path := flags("run")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	p := &program{cfg: cfg, log: newLogger(cfg.Log, errs), started: time.Now()}
+	p.log.Info("binlogmq starts", "version", versionText(), "destinations", len(cfg.Destinations))
+	err = p.run(soft, hard)
+	switch {
+	case err != nil:
+		p.log.Error("binlogmq ends", "error", err)
+		return errReported
+	default:
+		p.log.Info("binlogmq ends")
+	}
+	return nil
+}
+
+// run builds the parts in order, lets them run, and stops them in reverse.
+func (p *program) run(soft, hard context.Context) (err error) {
+	if p.store, err = file.Open(p.cfg.Meta.File.Directory); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.store.Close()) }()
+
+	if err := p.assemble(); err != nil {
+		p.closeSinks(hard)
+		return err
+	}
+	if p.cfg.Admin.Listen != "" {
+		if p.admin, err = admin.Listen(p.cfg.Admin.Listen, p.report, p.log); err != nil {
+			p.closeSinks(hard)
+			return err
+		}
+		p.log.Info("health and metrics are served", "address", p.admin.Addr())
+		defer func() { err = errors.Join(err, p.admin.Close(hard)) }()
+	}
+
+	runErr := p.publish(soft, hard)
+
+	// Cursors are saved even on a hard stop: it is one write a subscription.
+	save, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+	defer cancel()
+	stopErr := p.server.Stop(save)
+	p.closeSinks(hard)
+	return errors.Join(runErr, stopErr)
+}
+
+// assemble makes the parts; nothing connects yet.
+func (p *program) assemble() error {
+	p.server = server.New(server.Options{Meta: p.store, Logger: p.log, SaveInterval: p.cfg.Meta.SaveInterval.Value()})
+	for i := range p.cfg.Destinations {
+		d := &destination{cfg: &p.cfg.Destinations[i]}
+		p.dests = append(p.dests, d)
+		c, err := newConnector(d.cfg, p.log.With("destination", d.cfg.Name))
+		if err != nil {
+			return err
+		}
+		d.connector = c
+		if err := p.server.AddDestination(d.cfg.Name, c, serverOptions(d.cfg)); err != nil {
+			return err
+		}
+		for j := range d.cfg.Sinks {
+			s := &sinkPart{cfg: &d.cfg.Sinks[j], client: p.server.Client(clientOf(d.cfg.Name, d.cfg.Sinks[j].Name))}
+			if s.sink, err = newSink(p.cfg.Deployment, d.cfg.Name, s.cfg, p.log); err != nil {
+				return err
+			}
+			d.sinks = append(d.sinks, s)
+			if s.bridge, err = newBridge(d.cfg, s.cfg, s.client, s.sink, p.cfg.StopTimeout.Value(), p.log); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// publish runs every destination until soft ends, or until none is left. A sink or a
+// destination that stops does not stop the others.
+func (p *program) publish(soft, hard context.Context) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failures []error
+	for _, d := range p.dests {
+		wg.Go(func() {
+			err := p.publishDestination(soft, hard, d)
+			if err != nil {
+				p.log.Error("destination has stopped", "destination", d.cfg.Name, "error", err)
+				mu.Lock()
+				failures = append(failures, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	// While another destination runs, one that stopped shows as red health; at
+	// the end it shows in the exit code.
+	return errors.Join(failures...)
+}
+
+func (p *program) publishDestination(soft, hard context.Context, d *destination) error {
+	for _, s := range d.sinks {
+		// The first subscription asks the source where to start.
+		if err := s.client.Subscribe(soft, filterText(s.cfg)); err != nil {
+			if soft.Err() != nil {
+				return nil
+			}
+			for _, s := range d.sinks {
+				s.fail(err)
+			}
+			return err
+		}
+	}
+	if err := p.server.Start(soft, d.cfg.Name); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for _, s := range d.sinks {
+		wg.Go(func() {
+			// A hard stop cuts what the bridge waits for.
+			defer context.AfterFunc(hard, func() { _ = s.bridge.Drain(hard) })()
+			if err := s.bridge.Run(soft); err != nil && soft.Err() == nil {
+				s.fail(err)
+				p.log.Error("sink has stopped", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
+				// The ring must not wait for it; its cursor stays.
+				if err := s.client.Disconnect(hard); err != nil {
+					p.log.Warn("disconnecting the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var errs []error
+	for _, s := range d.sinks {
+		if err := s.failed(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *sinkPart) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (p *program) closeSinks(ctx context.Context) {
+	for _, d := range p.dests {
+		for _, s := range d.sinks {
+			if s.sink == nil {
+				continue
+			}
+			if err := s.sink.Close(ctx); err != nil {
+				p.log.Warn("closing the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
+			}
+		}
+	}
+}
+
+// report collects what health and metrics show.
+func (p *program) report() admin.Report {
+	r := admin.Report{Version: versionText(), Started: p.started}
+	now := time.Now()
+	states := map[string]server.DestinationStatus{}
+	for _, s := range p.server.Status() {
+		states[s.Name] = s
+	}
+	for _, d := range p.dests {
+		r.Destinations = append(r.Destinations, d.report(now, states[d.cfg.Name]))
+	}
+	return r
+}
+
+func (d *destination) report(now time.Time, st server.DestinationStatus) admin.Destination {
+	src := d.connector.Status()
+	out := admin.Destination{
+		Name: d.cfg.Name, State: st.State.String(), Connected: src.Connected, Position: positionText(st.Position),
+		LagKnown: !src.SourceAsked.IsZero(), LagSeconds: src.Lag.Seconds(), LagBytes: int64(src.LagBytes),
+		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects,
+		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
+	}
+	if err := errors.Join(st.Err, src.Err); err != nil {
+		out.Error = err.Error()
+	}
+	subs := map[string]server.SubscriptionStatus{}
+	for _, s := range st.Subscriptions {
+		subs[s.Identity.Client] = s
+	}
+	for _, s := range d.sinks {
+		k := s.report(now, subs[s.client.Identity().Client])
+		out.LagSeconds = max(out.LagSeconds, k.LagSeconds)
+		out.Sinks = append(out.Sinks, k)
+	}
+	return out
+}
+
+func (s *sinkPart) report(now time.Time, sub server.SubscriptionStatus) admin.Sink {
+	b := s.bridge.Status()
+	name, _ := kind(s.cfg)
+	out := admin.Sink{
+		Name: s.cfg.Name, Kind: name, State: b.State.String(),
+		Rows: sub.Rows, Messages: b.Messages, Bytes: b.Bytes, InFlight: b.Sink.InFlight, FlightBytes: b.Sink.Bytes,
+		Retries: b.Sink.Retries, Rollbacks: b.Failures, Ordinal: sub.Cursor.Last(), Behind: sub.Lag,
+		CatchingUp: sub.Feed == server.FeedCatchUp || sub.Feed == server.FeedQueued || sub.Feed == server.FeedOwn,
+	}
+	if !sub.OldestEvent.IsZero() {
+		out.LagSeconds = max(0, now.Sub(sub.OldestEvent).Seconds())
+	}
+	if sub.SaveErr != nil || sub.Saved < sub.Cursor.Last() {
+		if !sub.SavedAt.IsZero() {
+			out.CursorAge = now.Sub(sub.SavedAt).Seconds()
+		}
+	}
+	if err := errors.Join(s.failed(), b.Err, sub.Err, sub.SaveErr); err != nil {
+		out.Error = err.Error()
+	}
+	return out
+}
+
+func positionText(p event.Position) string {
+	if p.File == "" && p.GTIDs.IsEmpty() {
+		return ""
+	}
+	s := fmt.Sprintf("%s:%d", p.File, p.Offset)
+	if !p.GTIDs.IsEmpty() {
+		s += " " + p.GTIDs.String()
+	}
+	return s
+}

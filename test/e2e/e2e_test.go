@@ -1,0 +1,267 @@
+//go:build integration
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+	"github.com/binlogmq/binlogmq/test/workload"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of the workload; 0 takes one from the clock")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	fmt.Printf("workload seed %d\n", *seed)
+	goleak.VerifyTestMain(m)
+}
+
+var databases = []string{"mysql", "mariadb", "mariadb11"}
+
+const writers = 2
+
+// run is one pass of a workload through the program into one target.
+type run struct {
+	t      *testing.T
+	db     *testenv.Server
+	schema string
+	target target
+	config string
+}
+
+// newRun makes the tables and a configuration whose ring is smaller than the
+// largest transaction.
+func newRun(t *testing.T, db *testenv.Server, target target) *run {
+	t.Helper()
+	r := &run{t: t, db: db, schema: db.Database(), target: target}
+	c := db.Connect("")
+	if err := workload.Create(c, r.schema); err != nil {
+		t.Fatal(err)
+	}
+	r.config = fmt.Sprintf(`
+deployment: test
+meta: { file: { directory: %q }, save_interval: 200ms }
+destinations:
+  - name: %s
+    source: { address: %q, user: %s, password: %s }
+    tables: ["%s.*"]
+    ring: { bytes: 1MiB, events: 512 }
+    sinks:
+      - name: out
+        codec: %s
+        %s
+`, filepath.Join(t.TempDir(), "meta"), r.schema, db.Addr, db.ReplUser, db.ReplPassword, r.schema, target.codec(), target.sink())
+	return r
+}
+
+// writers makes the sessions that write.
+func (r *run) writers(large int) []*workload.Writer {
+	r.t.Helper()
+	var ws []*workload.Writer
+	for i := range writers {
+		w := workload.NewWriter(r.db.Connect(""), r.schema, i, writers, *seed)
+		w.Large = large
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// write lets each writer commit so many transactions; during runs meanwhile, on the test's goroutine.
+func (r *run) write(ws []*workload.Writer, transactions int, during func()) {
+	r.t.Helper()
+	errs := make(chan error, len(ws))
+	for _, w := range ws {
+		go func() { errs <- w.Run(context.Background(), transactions) }()
+	}
+	if during != nil {
+		during()
+	}
+	for range ws {
+		if err := <-errs; err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// settle waits until every committed change is acknowledged by every sink.
+func (r *run) settle(p *process.Child) {
+	r.t.Helper()
+	file, offset := r.end()
+	p.Await("every sink to have acknowledged everything", 3*time.Minute, func(rep *admin.Report) bool {
+		d := rep.Destinations[0]
+		at, _, _ := strings.Cut(d.Position, " ")
+		atFile, atOffset, ok := strings.Cut(at, ":")
+		n, err := strconv.ParseInt(atOffset, 10, 64)
+		if !ok || err != nil || atFile < file || atFile == file && n < offset {
+			return false
+		}
+		for _, k := range d.Sinks {
+			if k.Behind != 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// end returns where the source's log ends.
+func (r *run) end() (file string, offset int64) {
+	r.t.Helper()
+	q := "SHOW MASTER STATUS"
+	if !r.db.MariaDB() {
+		q = "SHOW BINARY LOG STATUS"
+	}
+	row := r.db.Query(q)[0]
+	offset, err := strconv.ParseInt(row[1], 10, 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return row[0], offset
+}
+
+// verify reads everything back.
+func (r *run) verify(from target, ws []*workload.Writer, replays bool) *workload.Checker {
+	r.t.Helper()
+	check := &workload.Checker{Codec: from.codec(), Schema: r.schema, Replays: replays}
+	for _, table := range workload.Tables {
+		for _, m := range from.read(r.t, table.Name) {
+			if err := check.Add(m); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	if err := check.Compare(r.db.Connect("")); err != nil {
+		r.t.Error(err)
+	}
+	committed := int64(0)
+	for _, w := range ws {
+		committed += w.Changes
+	}
+	if got := check.Sequences(); got != committed {
+		r.t.Errorf("%d row changes committed, %d arrived", committed, got)
+	}
+	r.t.Logf("%d row changes committed, %d messages, %d repeated", committed, check.Messages, check.Repeated)
+	return check
+}
+
+func targets(t *testing.T, name string) target {
+	prefix := testenv.Name(t)
+	switch name {
+	case "kafka":
+		return &kafkaTarget{testenv.Kafka(t), prefix, "canal-json"}
+	case "pulsar":
+		return &pulsarTarget{testenv.Pulsar(t), prefix, "maxwell"}
+	}
+	return &fileTarget{filepath.Join(t.TempDir(), "out.jsonl"), "canal-json"}
+}
+
+// TestEveryChangeOnceInOrder proves I1, I3, I4 and I5 end to end: the tables
+// rebuilt from the topics equal the source's.
+func TestEveryChangeOnceInOrder(t *testing.T) {
+	for _, db := range databases {
+		for _, to := range []string{"kafka", "pulsar", "file"} {
+			t.Run(db+"/"+to, func(t *testing.T) {
+				r := newRun(t, testenv.MySQL(t, db), targets(t, to))
+				p := process.Start(t, r.config)
+				p.AwaitReady()
+				ws := r.writers(20000)
+				r.write(ws, 150, nil)
+				r.settle(p)
+				p.Stop()
+				if c := r.verify(r.target, ws, false); c.Repeated != 0 {
+					t.Errorf("%d messages arrived twice", c.Repeated)
+				}
+			})
+		}
+	}
+}
+
+// TestStopAndRestart proves I2, I5 and I7: stopped in order or killed ten times in the middle of the work,
+// the program loses nothing, and what it repeats has the numbers it had.
+func TestStopAndRestart(t *testing.T) {
+	for _, db := range databases {
+		for _, to := range []string{"kafka", "pulsar", "file"} {
+			t.Run(db+"/"+to, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(*seed, 1))
+				r := newRun(t, testenv.MySQL(t, db), targets(t, to))
+				p := process.Start(t, r.config)
+				p.AwaitReady()
+				kills := 0
+				ws := r.writers(20000)
+				r.write(ws, 400, func() {
+					for i := range 10 {
+						time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+						if i%2 == 0 {
+							p.Stop()
+						} else {
+							p.Kill()
+							kills++
+						}
+						p = process.Start(t, r.config)
+						if rng.IntN(3) > 0 {
+							p.AwaitReady()
+						}
+					}
+				})
+				r.settle(p)
+				p.Stop()
+				c := r.verify(r.target, ws, true)
+				// The broker recognises what Pulsar is sent twice.
+				if to == "pulsar" && c.Repeated != 0 {
+					t.Errorf("%d messages arrived twice after %d kills", c.Repeated, kills)
+				}
+			})
+		}
+	}
+}
+
+// TestOneDeadSinkDoesNotStopTheOther proves that sinks are independent, and that
+// the one that was away catches up (I3).
+func TestOneDeadSinkDoesNotStopTheOther(t *testing.T) {
+	db := testenv.MySQL(t, "mysql")
+	broker := testenv.NewKafka(t, 1)
+	dead := &kafkaTarget{broker, testenv.Name(t), "maxwell"}
+	live := &fileTarget{filepath.Join(t.TempDir(), "out.jsonl"), "canal-json"}
+	r := newRun(t, db, dead)
+	r.config += fmt.Sprintf("      - name: lines\n        codec: canal-json\n        %s\n", live.sink())
+	p := process.Start(t, r.config)
+	p.AwaitReady()
+	ws := r.writers(50000)
+	r.write(ws, 20, nil)
+	r.settle(p)
+
+	broker.Kill(1)
+	r.write(ws, 100, nil)
+	p.Await("the live sink", 2*time.Minute, func(rep *admin.Report) bool {
+		d := rep.Destinations[0]
+		return d.Sinks[1].Behind == 0 && d.LagKnown && d.LagBytes == 0 && d.Sinks[0].Behind > 0
+	})
+	if rep, _ := p.Report(); rep.Destinations[0].Sinks[0].Healthy() || rep.Healthy() {
+		t.Error("the dead sink shows as healthy")
+	}
+
+	broker.Restart(1)
+	r.settle(p)
+	if rep, _ := p.Report(); !rep.Healthy() {
+		t.Errorf("health stays red after the broker is back: %+v", rep)
+	}
+	p.Stop()
+	r.verify(dead, ws, true)
+	r.verify(live, ws, false)
+}
