@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,7 +215,7 @@ func (d *destination) put(ctx context.Context, f *feed, events []*event.Event) e
 			if f.owner != nil {
 				joined, err := d.tryJoin(f)
 				if err != nil || joined {
-					return cmpOr(err, errLeft)
+					return cmp.Or(err, errLeft)
 				}
 				d.near(f)
 			}
@@ -244,13 +245,6 @@ func (d *destination) put(ctx context.Context, f *feed, events []*event.Event) e
 			return err
 		}
 	}
-}
-
-func cmpOr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func (d *destination) park() time.Duration {

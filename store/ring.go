@@ -81,12 +81,6 @@ func (r *Ring) Len() int { return int(r.next - r.low) }
 // Bytes returns the bytes of the events held.
 func (r *Ring) Bytes() int64 { return r.endBefore(r.next) - r.baseEnd }
 
-// MaxEvents and MaxBytes return the bounds.
-func (r *Ring) MaxEvents() int { return r.maxEvents }
-
-// MaxBytes returns the bound on bytes.
-func (r *Ring) MaxBytes() int64 { return r.maxBytes }
-
 // Last returns the highest ordinal put.
 func (r *Ring) Last() int64 { return r.OrdinalBefore(r.next) }
 
