@@ -25,14 +25,14 @@ ARCH_LINT := github.com/fe3dback/go-arch-lint@v1.15.0
 .PHONY: build test test-unit lint bench fuzz demo prepare servers servers-down clean
 
 build:
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/binlogmq ./cmd/binlogmq
+	CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/binlogmq ./cmd/binlogmq
 
 prepare:
 	testenv/prepare.sh
 
 # The servers that the tests started end with them, also on Ctrl-C; the exit code is the tests'.
 test: prepare
-	trap testenv/servers.sh\ down EXIT; trap 'exit 130' INT TERM; \
+	trap 'testenv/servers.sh down' EXIT; trap 'exit 130' INT TERM; \
 	go test -json -race -tags integration -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./... | go run ./test/report
 
 test-unit:

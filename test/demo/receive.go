@@ -61,8 +61,8 @@ func (b *inbox) take(topic string, partition int32, key, value []byte, headers m
 		b.printed[kind]++
 		b.last = time.Now()
 		text := string(value)
-		if len(text) > 420 {
-			text = text[:420] + "..."
+		if len(text) > 900 {
+			text = text[:900] + "..."
 		}
 		if i := strings.LastIndexByte(topic, '/'); i >= 0 {
 			topic = topic[i+1:]
