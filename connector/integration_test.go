@@ -3,13 +3,24 @@
 package connector
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 )
+
+var kinds = []string{"mysql", "mariadb", "mariadb11"}
 
 func newConnector(t *testing.T, s *testenv.Server, start string, tables ...string) *Connector {
 	t.Helper()
@@ -32,4 +43,690 @@ func newConnectorWith(t *testing.T, s *testenv.Server, change func(*Options), ta
 		t.Fatal(err)
 	}
 	return c
+}
+
+func start(t *testing.T, c *Connector) event.Cursor {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cur, err := c.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cur
+}
+
+var errEnough = errors.New("enough")
+
+// readUntil reads until enough says so, and returns all events up to there.
+func readUntil(t *testing.T, c *Connector, from event.Cursor, enough func(*event.Event) bool) []*event.Event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all []*event.Event
+	err := c.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
+		for _, e := range es {
+			all = append(all, e)
+			if enough(e) {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatalf("Read ended after %d events: %v", len(all), err)
+	}
+	return all
+}
+
+// readError reads until Read gives up.
+func readError(t *testing.T, c *Connector, from event.Cursor) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := c.Read(ctx, from, func(context.Context, []*event.Event) error { return nil })
+	var stop *StopError
+	if !errors.As(err, &stop) {
+		t.Fatalf("Read ended with %v, which is no StopError", err)
+	}
+	if stop.Remedy == "" || stop.Destination == "" {
+		t.Errorf("the error lacks a remedy or its destination: %v", err)
+	}
+	return err
+}
+
+// marker returns a predicate that finds the End behind a CREATE TABLE of that name.
+func marker(name string) func(*event.Event) bool {
+	seen := false
+	return func(e *event.Event) bool {
+		seen = seen || e.Kind == event.DDL && bytes.Contains(e.Raw, []byte(name))
+		return seen && e.Kind == event.End
+	}
+}
+
+// transcript writes events so that equal streams give equal text.
+func transcript(t *testing.T, es []*event.Event) []string {
+	t.Helper()
+	var out []string
+	var s event.Scanner
+	for _, e := range es {
+		line := fmt.Sprintf("%s %d %d %s:%d-%d %s %v %s", e.Kind, e.Ordinal, e.Index, e.File, e.Start, e.Next, e.Txn.GTID, e.Last, e.Raw)
+		if e.Kind == event.Rows {
+			line += " " + e.Table.Name
+			s.Reset(e)
+			for s.Next() {
+				for _, v := range s.Row().Values() {
+					if v.IsNull() || v.IsAbsent() {
+						line += " -"
+						continue
+					}
+					b, err := v.AppendText(nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					line += " " + string(b[:min(len(b), 40)])
+				}
+			}
+			if s.Err() != nil {
+				t.Fatal(s.Err())
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// numbered checks I5: ordinals from first on without a gap, whole transactions.
+func numbered(t *testing.T, es []*event.Event, first int64) {
+	t.Helper()
+	next, open := first, false
+	for _, e := range es {
+		switch e.Kind {
+		case event.Begin:
+			if open {
+				t.Fatal("Begin in a transaction")
+			}
+			open = true
+			continue
+		case event.End:
+			open = false
+		}
+		if e.Ordinal != next {
+			t.Fatalf("%s has ordinal %d, want %d", e.Kind, e.Ordinal, next)
+		}
+		next++
+		if e.Kind == event.Rows {
+			next += int64(e.Rows) - 1
+		}
+	}
+}
+
+func rowsOf(es []*event.Event, table string) (ids []string) {
+	var s event.Scanner
+	for _, e := range es {
+		if e.Kind != event.Rows || e.Table.Name != table {
+			continue
+		}
+		s.Reset(e)
+		for s.Next() {
+			b, _ := s.Row().Values()[0].AppendText(nil)
+			ids = append(ids, e.Op.String()[:1]+string(b))
+		}
+	}
+	return ids
+}
+
+// workload fills the binlog with all kinds of transactions. It ends with CREATE TABLE shop.done.
+func workload(s *testenv.Server) {
+	all := []string{
+		"CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY, b VARCHAR(100), c TINYINT(1))", "CREATE TABLE shop.m (id INT PRIMARY KEY) ENGINE=MyISAM",
+		"CREATE DATABASE other", "CREATE TABLE other.x (id INT PRIMARY KEY)",
+		"INSERT INTO shop.a VALUES (1,'x',1),(2,NULL,2)", "INSERT INTO shop.m VALUES (1),(2)", "INSERT INTO other.x VALUES (1)",
+		"BEGIN", "INSERT INTO shop.a VALUES (3,'y',0)", "INSERT INTO other.x VALUES (2)", "UPDATE shop.a SET b='z'", "DELETE FROM shop.a WHERE id=1", "COMMIT",
+		"BEGIN", "INSERT INTO shop.a VALUES (9,'gone',0)", "ROLLBACK", "CREATE TABLE shop.s SELECT id FROM shop.a",
+		"XA START 'x'", "INSERT INTO shop.a VALUES (4,'xa',0)", "XA END 'x'", "XA COMMIT 'x' ONE PHASE", "FLUSH BINARY LOGS",
+		"ALTER TABLE shop.a ADD d DATETIME(3)", "INSERT INTO shop.a VALUES (5,'d',1,'2026-01-02 03:04:05.678')",
+		"BEGIN", "INSERT INTO shop.a (id) SELECT 1000 + a.id*100 + b.id*10 + c.id FROM shop.a a, shop.a b, shop.a c", "DELETE FROM shop.a WHERE id > 1000", "COMMIT",
+	}
+	switch {
+	case s.MariaDB():
+		all = append(all, "SET SESSION gtid_domain_id=5", "INSERT INTO shop.a (id) VALUES (20)", "INSERT INTO shop.a (id) VALUES (21)", "SET SESSION gtid_domain_id=0",
+			"INSERT INTO shop.a (id) VALUES (22)", "SET SESSION server_id=77", "INSERT INTO shop.a (id) VALUES (23)", "SET SESSION server_id=@@global.server_id",
+			"SET GLOBAL log_bin_compress=1", "SET GLOBAL log_bin_compress_min_len=10", "UPDATE shop.a SET b=REPEAT('q', 90)", "SET GLOBAL log_bin_compress=0",
+			"CREATE SEQUENCE shop.q", "SELECT NEXTVAL(shop.q)")
+	case s.Query("SELECT @@gtid_mode")[0][0] == "ON":
+		all = append(all, "SET gtid_next='AUTOMATIC:blue'", "INSERT INTO shop.a (id) VALUES (20)", "SET gtid_next='AUTOMATIC:red'", "INSERT INTO shop.a (id) VALUES (21)", "SET gtid_next='AUTOMATIC'",
+			"INSERT INTO shop.a (id) VALUES (22)")
+		fallthrough
+	default:
+		all = append(all, "SET SESSION binlog_transaction_compression=ON", "UPDATE shop.a SET b=REPEAT('q', 90)", "DELETE FROM shop.a WHERE id=22", "SET SESSION binlog_transaction_compression=OFF")
+	}
+	for _, q := range append(all, "CREATE TABLE shop.done (id INT)") {
+		s.Exec(q)
+	}
+}
+
+// TestReplay reads everything, then again from every transaction end: every number and every byte is the same (I5).
+func TestReplay(t *testing.T) {
+	for _, c := range []struct {
+		name, kind string
+		options    []string
+	}{{"mysql", "mysql", nil}, {"mysql without GTIDs", "mysql", []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}}, {"mariadb", "mariadb", nil}, {"mariadb11", "mariadb11", nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := testenv.NewMySQL(t, c.kind, c.options...)
+			con := newConnector(t, s, "latest", "shop.*")
+			from := start(t, con)
+			workload(s)
+			all := readUntil(t, con, from, marker("shop.done"))
+			numbered(t, all, 1)
+			want := transcript(t, all)
+			pos := from
+			pos.Position.GTIDs = from.Position.GTIDs.Clone()
+			ends := 0
+			for i, e := range all {
+				if e.Kind != event.End || i == len(all)-1 {
+					continue
+				}
+				ends++
+				pos.Ordinal = e.Ordinal
+				pos.Position.File, pos.Position.Offset = e.File, e.Next
+				pos.Position.GTIDs.Add(e.Txn.GTID)
+				if ends%4 != 0 { // some are enough
+					continue
+				}
+				got := transcript(t, readUntil(t, con, pos, marker("shop.done")))
+				if len(got) != len(want)-i-1 {
+					t.Fatalf("from %s:%d: %d events, want %d", e.File, e.Next, len(got), len(want)-i-1)
+				}
+				for j := range got {
+					if got[j] != want[i+1+j] {
+						t.Fatalf("from %s:%d, event %d:\n got %s\nwant %s", e.File, e.Next, j, got[j], want[i+1+j])
+					}
+				}
+				// The same place by name. An offset tells less than a set, but the stream is the same.
+				if ends%8 == 0 {
+					byName := start(t, newConnector(t, s, fmt.Sprintf("%s:%d", e.File, e.Next), "shop.*"))
+					if !byName.Position.GTIDs.Equal(pos.Position.GTIDs) {
+						t.Errorf("%s:%d has GTIDs %s, counted %s", e.File, e.Next, byName.Position.GTIDs, pos.Position.GTIDs)
+					}
+					inside := newConnector(t, s, fmt.Sprintf("%s:%d", e.File, e.Start+1), "shop.*")
+					if _, err := inside.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "inside a transaction") {
+						t.Errorf("an offset inside a transaction: %v", err)
+					}
+				}
+			}
+			if ends < 10 {
+				t.Errorf("only %d transactions", ends)
+			}
+			// earliest holds everything of latest.
+			first := start(t, newConnector(t, s, "earliest", "shop.*"))
+			early := readUntil(t, con, first, marker("shop.done"))
+			if a, b := len(rowsOf(early, "a")), len(rowsOf(all, "a")); a != b || a == 0 {
+				t.Errorf("%d rows from the beginning, %d from the start", a, b)
+			}
+		})
+	}
+}
+
+// TestDumpKilled kills the dump thread in the middle of a transaction of
+// 20,000 rows: nothing is lost, nothing comes twice (D2).
+func TestDumpKilled(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind)
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY, b VARCHAR(300))")
+			con := newConnector(t, s, "latest", "shop.*")
+			from := start(t, con)
+			s.Exec("SET SESSION " + map[bool]string{true: "max_recursive_iterations", false: "cte_max_recursion_depth"}[s.MariaDB()] + "=30000")
+			s.Exec("INSERT INTO shop.t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 20000) SELECT i, REPEAT('x', 250) FROM n")
+			s.Exec("INSERT INTO shop.t VALUES (0, '')")
+			s.Exec("CREATE TABLE shop.done (id INT)")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var all []*event.Event
+			kills, next, end := 0, 3000, marker("shop.done")
+			err := con.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
+				for _, e := range es {
+					all = append(all, e)
+					if end(e) {
+						return errEnough
+					}
+				}
+				if e := es[len(es)-1]; e.Kind == event.Rows && int(e.Index) > next && kills < 3 {
+					next += 4000
+					for _, p := range s.Query("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'") {
+						s.Exec("KILL " + p[0])
+						kills++
+					}
+				}
+				return nil
+			})
+			if !errors.Is(err, errEnough) {
+				t.Fatal(err)
+			}
+			if kills < 2 || con.Status().Reconnects < 2 {
+				t.Errorf("%d kills, %d reconnects", kills, con.Status().Reconnects)
+			}
+			numbered(t, all, 1)
+			ids := rowsOf(all, "t")
+			if len(ids) != 20001 {
+				t.Fatalf("%d rows", len(ids))
+			}
+			for i, id := range ids[:20000] {
+				if id != fmt.Sprintf("i%d", i+1) {
+					t.Fatalf("row %d is %s", i, id)
+				}
+			}
+		})
+	}
+}
+
+// TestLargeRows reads packets of 16 MiB and more.
+func TestLargeRows(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			db := s.Database()
+			s.Exec("CREATE TABLE " + db + ".t (id INT PRIMARY KEY, b LONGBLOB)")
+			con := newConnector(t, s, "latest", db+".*")
+			from := start(t, con)
+			sizes := []int{1, 16<<20 - 100, 16 << 20, 40 << 20, 7}
+			for i, n := range sizes {
+				s.Exec(fmt.Sprintf("INSERT INTO %s.t VALUES (%d, REPEAT('%c', %d))", db, i, 'a'+i, n))
+			}
+			s.Exec("CREATE TABLE " + db + ".finished (id INT)")
+			all := readUntil(t, con, from, marker(db+".finished"))
+			var sc event.Scanner
+			i := 0
+			for _, e := range all {
+				if e.Kind != event.Rows {
+					continue
+				}
+				sc.Reset(e)
+				for sc.Next() {
+					b := sc.Row().After[1].Raw()
+					if len(b) != sizes[i] || bytes.Count(b, []byte{byte('a' + i)}) != len(b) {
+						t.Errorf("row %d has %d bytes", i, len(b))
+					}
+					i++
+				}
+			}
+			if i != len(sizes) {
+				t.Errorf("%d rows", i)
+			}
+		})
+	}
+}
+
+func TestStartAtTimeAndGTID(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind)
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+			s.Exec("INSERT INTO shop.t VALUES (1)")
+			s.Exec("FLUSH BINARY LOGS")
+			s.Exec("INSERT INTO shop.t VALUES (2)")
+			middle := start(t, newConnector(t, s, "latest"))
+			time.Sleep(1100 * time.Millisecond) // MariaDB logs whole seconds
+			at := s.Query("SELECT UNIX_TIMESTAMP()")[0][0]
+			s.Exec("INSERT INTO shop.t VALUES (3)")
+			s.Exec("FLUSH BINARY LOGS")
+			s.Exec("INSERT INTO shop.t VALUES (4)")
+			s.Exec("CREATE TABLE shop.done (id INT)")
+			var unix int64
+			_, _ = fmt.Sscan(at, &unix)
+			for name, text := range map[string]string{"time": time.Unix(unix, 0).UTC().Format(time.RFC3339), "gtid": "gtid:" + middle.Position.GTIDs.String()} {
+				con := newConnector(t, s, text, "shop.*")
+				from := start(t, con)
+				if ids := rowsOf(readUntil(t, con, from, marker("shop.done")), "t"); strings.Join(ids, " ") != "i3 i4" {
+					t.Errorf("%s %s: %v", name, text, ids)
+				}
+			}
+			if cur := start(t, newConnector(t, s, "2001-01-01T00:00:00Z", "shop.*")); cur.Position.Offset != 4 {
+				t.Errorf("a time before the binlog: %+v", cur.Position)
+			}
+			last := start(t, newConnector(t, s, "latest"))
+			if cur := start(t, newConnector(t, s, "2099-01-01T00:00:00Z", "shop.*")); cur.Position.Offset != last.Position.Offset || cur.Position.File != last.Position.File {
+				t.Errorf("a time in the future: %+v", cur.Position)
+			}
+		})
+	}
+}
+
+// TestBackPressure: a put that blocks for longer than the read timeout is no lost link.
+func TestBackPressure(t *testing.T) {
+	s := testenv.MySQL(t, "mysql")
+	db := s.Database()
+	s.Exec("CREATE TABLE " + db + ".t (id INT AUTO_INCREMENT PRIMARY KEY, b TEXT)")
+	con := newConnector(t, s, "latest", db+".*")
+	from := start(t, con)
+	for range 50 {
+		s.Exec("INSERT INTO " + db + ".t (b) VALUES (REPEAT('x', 60000)),(REPEAT('x', 60000)),(REPEAT('x', 60000)),(REPEAT('x', 60000))")
+	}
+	s.Exec("CREATE TABLE " + db + ".finished (id INT)")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all []*event.Event
+	slow := true
+	end := marker(db + ".finished")
+	err := con.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
+		if slow {
+			slow = false
+			time.Sleep(3*con.opt.Heartbeat + time.Second)
+		}
+		for _, e := range es {
+			all = append(all, e)
+			if end(e) {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatal(err)
+	}
+	if st := con.Status(); st.Reconnects != 0 || len(rowsOf(all, "t")) != 200 {
+		t.Errorf("%d reconnects, %d rows", st.Reconnects, len(rowsOf(all, "t")))
+	}
+}
+
+// TestServerRestart: the source dies and comes back; reading goes on, and Status says what is.
+func TestServerRestart(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind, "--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+			con := newConnector(t, s, "latest", "shop.*")
+			from := start(t, con)
+			s.Exec("INSERT INTO shop.t VALUES (1)")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			got := make(chan *event.Event, 1000)
+			done := make(chan error, 1)
+			go func() {
+				done <- con.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
+					for _, e := range es {
+						got <- e
+					}
+					return nil
+				})
+			}()
+			<-got
+			wait(t, func() bool {
+				st := con.Status()
+				return st.Connected && st.SourceFile != "" && !st.Behind && st.Lag == 0 && st.Rows == 1
+			})
+			s.Kill()
+			wait(t, func() bool { st := con.Status(); return !st.Connected && st.Err != nil })
+			s.Restart()
+			s.Exec("INSERT INTO shop.t VALUES (2)")
+			wait(t, func() bool { st := con.Status(); return st.Connected && st.Rows == 2 && !st.Behind })
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if st := con.Status(); st.Reconnects == 0 || st.Connected {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+func wait(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(40 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain")
+		}
+	}
+}
+
+// TestStops: each of these ends Read with one message that says what, where and what to do.
+func TestStops(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind)
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY, b INT)")
+			stops := func(want string, change func(*Options), statements ...string) {
+				t.Helper()
+				con := newConnectorWith(t, s, change, "shop.*")
+				from := start(t, con)
+				for _, q := range statements {
+					s.Exec(q)
+				}
+				if err := readError(t, con, from); !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nwant %q", err, want)
+				}
+			}
+			plain := func(*Options) {}
+			if kind == "mysql" {
+				s.Exec("SET SESSION sql_log_bin=1")
+			}
+			stops("statement-format DML (INSERT)", plain, "SET SESSION binlog_format=STATEMENT", "INSERT INTO shop.t VALUES (1,1)", "SET SESSION binlog_format=ROW")
+			stops("two phases", plain, "XA START 'x'", "INSERT INTO shop.t VALUES (2,1)", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+			stops("binlog_row_metadata=FULL", plain, "SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO shop.t VALUES (3,1)")
+			s.Exec("SET GLOBAL binlog_row_metadata=FULL")
+			if kind == "mysql" {
+				s.Exec("CREATE TABLE shop.j (id INT PRIMARY KEY, j JSON)")
+				s.Exec(`INSERT INTO shop.j VALUES (1, '{"a": 1, "b": "xxxxxxxxxxxxxxxxxxxxxxxxx"}')`)
+				stops("partial JSON", plain, "SET SESSION binlog_row_value_options=PARTIAL_JSON", "UPDATE shop.j SET j=JSON_SET(j,'$.a',2)", "SET SESSION binlog_row_value_options=''")
+			}
+			// The log moves on and is purged.
+			con := newConnector(t, s, "latest", "shop.*")
+			from := start(t, con)
+			s.Exec("INSERT INTO shop.t VALUES (4,1)")
+			s.Exec("FLUSH BINARY LOGS")
+			s.Exec("INSERT INTO shop.t VALUES (5,1)")
+			s.Exec("FLUSH BINARY LOGS")
+			file := s.Query(map[bool]string{true: "SHOW MASTER STATUS", false: "SHOW BINARY LOG STATUS"}[s.MariaDB()])[0][0]
+			s.Exec("PURGE BINARY LOGS TO '" + file + "'")
+			if left := s.Query("SHOW BINARY LOGS"); left[0][0] == file {
+				if err := readError(t, con, from); !strings.Contains(err.Error(), "purged") && !strings.Contains(err.Error(), "does not have") {
+					t.Error(err)
+				}
+			} else {
+				t.Logf("not purged: %v", left)
+			}
+			// Login and privileges.
+			s.Exec("CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'x'")
+			for _, c := range []struct{ user, password, want string }{{"nobody", "wrong", "refuses the login"}, {"nobody", "x", "GRANT REPLICATION SLAVE"}} {
+				con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password = c.user, c.password }, "shop.*")
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				_, err := con.Start(ctx)
+				cancel()
+				if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "'x'") {
+					t.Errorf("%s/%s: %v", c.user, c.password, err)
+				}
+				found := con.Check(t.Context())
+				bad := 0
+				for _, f := range found {
+					t.Log(f.Severity, f.What, "|", f.Remedy)
+					if f.Severity == Error {
+						bad++
+					}
+				}
+				if bad == 0 {
+					t.Error("Check finds nothing")
+				}
+			}
+			for _, f := range newConnector(t, s, "latest").Check(t.Context()) {
+				t.Log(f.Severity, f.What, "|", f.Remedy)
+				if f.Severity == Error {
+					t.Errorf("%s: %s", f.What, f.Remedy)
+				}
+			}
+		})
+	}
+}
+
+// TestInformationSchema: names of the server's tables, where the log has none, if all columns agree.
+func TestInformationSchema(t *testing.T) {
+	for _, kind := range []string{"mysql", "mariadb", "mariadb11", "mariadb114", "mariadb102", "mysql56"} {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind)
+			if s.RowMetadata() {
+				s.Exec("SET GLOBAL binlog_row_metadata=" + map[bool]string{true: "NO_LOG", false: "MINIMAL"}[s.MariaDB()])
+			}
+			s.Exec("SET NAMES utf8")
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id BIGINT UNSIGNED, a TINYINT(1), b VARCHAR(20) CHARACTER SET latin1, c TEXT CHARACTER SET utf8, d DECIMAL(12,3), e ENUM('x','ÿ') CHARACTER SET latin1," +
+				" f SET('p','q'), g DATETIME(3), h TIMESTAMP NULL, i BINARY(8), j VARBINARY(9), k LONGBLOB, l BIT(9), m YEAR, n MEDIUMINT, o DOUBLE, p FLOAT, q TIME(2), r DATE, s CHAR(200) CHARACTER SET utf8, u POINT, w SMALLINT, PRIMARY KEY (n, id))")
+			con := newConnectorWith(t, s, func(o *Options) { o.SchemaFrom = "information_schema"; o.Start = "latest" }, "shop.*")
+			from := start(t, con)
+			s.Exec("INSERT INTO shop.t VALUES (18446744073709551615,1,'é','ß',1.5,'ÿ','p,q','2026-01-02 03:04:05.678','2026-01-02 03:04:05','ab','cd','ef',5,2026,-5,1.5,2.5,'-01:02:03.04','2026-01-02','ß',ST_GeomFromText('POINT(1 2)'),-3)")
+			s.Exec("CREATE TABLE shop.done (id INT)")
+			all := readUntil(t, con, from, marker("shop.done"))
+			var line string
+			for _, e := range all {
+				if e.Kind != event.Rows {
+					continue
+				}
+				if fmt.Sprint(e.Table.Key) != "[14 0]" {
+					t.Errorf("key %v", e.Table.Key)
+				}
+				var sc event.Scanner
+				sc.Reset(e)
+				for sc.Next() {
+					for _, v := range sc.Row().After[:20] {
+						b, err := v.AppendText(nil)
+						if err != nil {
+							t.Errorf("%s: %v", v.Column().Name, err)
+						}
+						line += v.Column().Name + "=" + strings.TrimRight(string(b), "\x00") + " "
+					}
+				}
+			}
+			want := "id=18446744073709551615 a=1 b=é c=ß d=1.500 e=ÿ f=p,q g=2026-01-02 03:04:05.678 h=2026-01-02 03:04:05 i=ab j=cd k=ef l=5 m=2026 n=-5 o=1.5 p=2.5 q=-01:02:03.04 r=2026-01-02 s=ß "
+			if line != want {
+				t.Errorf("got  %s\nwant %s", line, want)
+			}
+			// The table is altered before its rows are read.
+			from = start(t, con)
+			s.Exec("INSERT INTO shop.t (id,n) VALUES (2,2)")
+			s.Exec("ALTER TABLE shop.t MODIFY w INT")
+			if err := readError(t, con, from); !strings.Contains(err.Error(), "column 22 (w int") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestIdentityClash: two processes with one identity, and a server id that somebody else has.
+func TestIdentityClash(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			same := testenv.Name(t)
+			a := newConnectorWith(t, s, func(o *Options) { o.Destination = same })
+			b := newConnectorWith(t, s, func(o *Options) { o.Destination = same })
+			from := start(t, a)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+			defer cancel()
+			errs := make(chan error, 2)
+			for _, c := range []*Connector{a, b} {
+				go func() {
+					errs <- c.Read(ctx, from, func(context.Context, []*event.Event) error { return nil })
+				}()
+			}
+			if err := <-errs; err == nil || !strings.Contains(err.Error(), "another replica uses our server id") {
+				t.Errorf("the first that stops: %v", err)
+			}
+			cancel()
+			<-errs
+			own := newConnectorWith(t, s, func(o *Options) {
+				var n uint32
+				_, _ = fmt.Sscan(s.Query("SELECT @@server_id")[0][0], &n)
+				o.ServerID = n
+			})
+			if err := readError(t, own, from); !strings.Contains(err.Error(), "source's own") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestLogins(t *testing.T) {
+	s := testenv.NewMySQL(t, "mysql")
+	s.Exec("CREATE USER sha IDENTIFIED WITH caching_sha2_password BY 'secret'")
+	s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO sha")
+	pem, err := os.ReadFile(s.CAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	for name, cfg := range map[string]*tls.Config{
+		"plain": nil,
+		"tls":   {InsecureSkipVerify: true},
+		"verified": {RootCAs: pool, InsecureSkipVerify: true, VerifyConnection: func(cs tls.ConnectionState) error {
+			_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool}) // its name is not the host's
+			return err
+		}},
+	} {
+		con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password, o.TLS = "sha", "secret", cfg })
+		from := start(t, con)
+		table := "done_" + name
+		s.Exec("CREATE DATABASE " + table)
+		if n := len(readUntil(t, con, from, marker(table))); n != 3 {
+			t.Errorf("%s: %d events", name, n)
+		}
+	}
+	wrong := newConnectorWith(t, s, func(o *Options) {
+		o.User, o.Password, o.TLS = "sha", "secret", &tls.Config{RootCAs: x509.NewCertPool()}
+	})
+	if f := wrong.Check(t.Context()); len(f) != 1 || f[0].Severity != Error || !strings.Contains(f[0].What, "certificate") {
+		t.Errorf("a certificate of an unknown issuer: %v", f)
+	}
+}
+
+// TestSeveralReads: several readers of one connector do not evict each other.
+func TestSeveralReads(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			con := newConnector(t, s, "latest")
+			from := start(t, con)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			seen := make(chan struct{}, 3)
+			done := make(chan error, 3)
+			name := s.Database() + "_marker"
+			for range 3 {
+				go func() {
+					end := marker(name)
+					done <- con.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
+						for _, e := range es {
+							if end(e) {
+								seen <- struct{}{}
+							}
+						}
+						return nil
+					})
+				}()
+			}
+			time.Sleep(2 * time.Second)
+			s.Exec("CREATE DATABASE " + name)
+			s.Exec("DROP DATABASE " + name)
+			for range 3 {
+				select {
+				case <-seen:
+				case <-ctx.Done():
+					t.Fatal("a reader is stuck")
+				}
+			}
+			if n := con.Status().Reconnects; n != 0 {
+				t.Errorf("%d reconnects", n)
+			}
+			cancel()
+			for range 3 {
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+		})
+	}
 }

@@ -240,13 +240,12 @@ func (r *reader) attempt(ctx context.Context) error {
 	c.log.Info("reading the source", "address", s.addr, "version", sv.version, "server_uuid", sv.uuid, "gtids", r.last.GTIDs.String(),
 		"file", r.last.File, "offset", r.last.Offset, "ordinal", r.ordinal, "server_id", r.id.serverID)
 	err = r.follow(ctx, stream, m)
-	if ferr := r.flush(ctx); ferr != nil {
-		var pe *putError
-		if !errors.As(err, &pe) {
-			err = ferr
-		}
+	var pe *putError
+	if errors.As(err, &pe) {
+		return err
 	}
-	return err
+	// What lies before the fault is good.
+	return errors.Join(r.flush(ctx), err)
 }
 
 // follow reads until an error.
