@@ -68,7 +68,7 @@ type Options struct {
 // the server's, and there its default.
 //
 // Events in memory are at most those of one ring, and of one more for each connected
-// subscription that lags; what subscribers hold of batches is part of that (I9).
+// subscription that lags or has just come back; what subscribers hold of batches is part of that (I9).
 type DestinationOptions struct {
 	RingEvents int   // most events in a ring
 	RingBytes  int64 // most bytes of events (Event.Size) in a ring; a larger event is taken alone (I9)

@@ -223,7 +223,6 @@ type naive struct {
 	lasts   []int64
 	readers map[*Reader]*place
 	low     int64
-	kept    bool
 }
 
 type place struct{ ack, get int64 }
