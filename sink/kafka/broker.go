@@ -22,7 +22,7 @@ type broker struct {
 	addr  string
 	ready []*lane // may hold lanes that have moved or emptied meanwhile
 	pipe  *pipe   // nil: not connected
-	err   error   // why it cannot be reached
+	err   error   // why it cannot be reached or does not answer
 }
 
 // pipe is one connection to a broker with the requests on their way, oldest first.
@@ -339,6 +339,7 @@ func (p *pipe) handle(frame []byte) error {
 	}
 	p.sent = slices.Delete(p.sent, 0, 1)
 	p.setReadDeadline()
+	p.b.setErr(nil)
 
 	var fatal error
 	next = 0

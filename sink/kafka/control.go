@@ -21,7 +21,7 @@ import (
 type control struct {
 	d       *dialer
 	seeds   []string
-	timeout time.Duration // for one request with its connection
+	timeout time.Duration // for one request, and for each attempt to connect
 
 	lock  chan struct{} // holds a token while free
 	c     *conn
@@ -49,8 +49,6 @@ func (t *control) do(ctx context.Context, msg protocol.Message) (protocol.Messag
 		return nil, context.Cause(ctx)
 	}
 	defer func() { t.lock <- struct{}{} }()
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
 	if t.isClosed() {
 		return nil, errClosed
 	}
@@ -65,7 +63,7 @@ func (t *control) do(ctx context.Context, msg protocol.Message) (protocol.Messag
 			}
 			t.c = c
 		}
-		res, err := t.c.roundTrip(ctx, msg)
+		res, err := t.roundTrip(ctx, msg)
 		if err == nil {
 			if m, ok := res.(*metadata.Response); ok {
 				t.learn(m)
@@ -85,14 +83,25 @@ func (t *control) do(ctx context.Context, msg protocol.Message) (protocol.Messag
 	}
 }
 
+func (t *control) roundTrip(ctx context.Context, msg protocol.Message) (protocol.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return t.c.roundTrip(ctx, msg)
+}
+
 // connect tries every address once.
 func (t *control) connect(ctx context.Context) (*conn, error) {
-	all := append(slices.Clone(t.addrs), t.seeds...)
+	all := slices.Clone(t.addrs)
+	for _, addr := range t.seeds {
+		if !slices.Contains(all, addr) {
+			all = append(all, addr)
+		}
+	}
 	var errs []error
 	for range all {
 		addr := all[t.next%len(all)]
 		t.next++
-		c, err := t.d.dial(ctx, addr)
+		c, err := t.dial(ctx, addr)
 		if err == nil {
 			return c, nil
 		}
@@ -104,6 +113,12 @@ func (t *control) connect(ctx context.Context) (*conn, error) {
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+func (t *control) dial(ctx context.Context, addr string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return t.d.dial(ctx, addr)
 }
 
 func (t *control) learn(m *metadata.Response) {

@@ -300,6 +300,7 @@ func (ses *session) lookUpSlow() {
 		if !b.slow() {
 			continue
 		}
+		b.setErr(fmt.Errorf("kafka: broker %d (%s) has not answered for %v", b.id, b.addr, time.Since(b.pipe.sent[0].at).Round(time.Second)))
 		for _, r := range b.pipe.sent {
 			for _, bt := range r.batches {
 				ses.refresh[bt.l.t.name] = struct{}{}
@@ -383,7 +384,9 @@ func (ses *session) assign(res *metadata.Response) (unresolved, changed error) {
 			}
 			if l.inflight > 0 {
 				if l.broker.id != p.LeaderID && l.broker.slow() {
-					l.broker.pipe.conn.Close() // frozen and deposed: its answer would be a refusal
+					// Frozen and deposed: its answer would be a refusal.
+					l.broker.pipe.fail(errors.New("it does not answer and no longer leads"))
+					l.broker.pipe.conn.Close()
 				}
 				continue
 			}
