@@ -65,7 +65,7 @@ func capture(t testing.TB, s *testenv.Server, database string, write func()) []c
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	parser := replication.NewBinlogParser()
 	parser.SetFlavor(flavor)
