@@ -275,11 +275,11 @@ func TestDumpKilled(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.NewMySQL(t, kind)
 			s.Exec("CREATE DATABASE shop")
-			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY, b VARCHAR(300))")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY, b VARCHAR(3000))")
 			con := newConnector(t, s, "latest", "shop.*")
 			from := start(t, con)
 			s.Exec("SET SESSION " + map[bool]string{true: "max_recursive_iterations", false: "cte_max_recursion_depth"}[s.MariaDB()] + "=30000")
-			s.Exec("INSERT INTO shop.t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 20000) SELECT i, REPEAT('x', 250) FROM n")
+			s.Exec("INSERT INTO shop.t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 20000) SELECT i, REPEAT('x', 2000) FROM n")
 			s.Exec("INSERT INTO shop.t VALUES (0, '')")
 			s.Exec("CREATE TABLE shop.done (id INT)")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -523,13 +523,16 @@ func TestStops(t *testing.T) {
 			s.Exec("INSERT INTO shop.t VALUES (5,1)")
 			s.Exec("FLUSH BINARY LOGS")
 			file := s.Query(map[bool]string{true: "SHOW MASTER STATUS", false: "SHOW BINARY LOG STATUS"}[s.MariaDB()])[0][0]
-			s.Exec("PURGE BINARY LOGS TO '" + file + "'")
-			if left := s.Query("SHOW BINARY LOGS"); left[0][0] == file {
-				if err := readError(t, con, from); !strings.Contains(err.Error(), "purged") && !strings.Contains(err.Error(), "does not have") {
-					t.Error(err)
-				}
-			} else {
-				t.Logf("not purged: %v", left)
+			if kind == "mariadb11" {
+				s.Exec("SET GLOBAL slave_connections_needed_for_purge=0")
+			}
+			// Dump threads of the readers above hold files until they notice that nobody listens.
+			wait(t, func() bool {
+				s.Exec("PURGE BINARY LOGS TO '" + file + "'")
+				return s.Query("SHOW BINARY LOGS")[0][0] == file
+			})
+			if err := readError(t, con, from); !strings.Contains(err.Error(), "purged") {
+				t.Error(err)
 			}
 			// Login and privileges.
 			s.Exec("CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'x'")

@@ -1,9 +1,10 @@
 package connector
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
-	"hash/fnv"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -100,14 +101,8 @@ type identity struct {
 // source drops a forgotten connection of ours when the next one comes, and that differs
 // between hosts, destinations and the readers of one destination.
 func (c *Connector) identity(slot int) identity {
-	h := fnv.New128a()
-	for _, s := range []string{"binlogmq", c.host, c.opt.Destination} {
-		_, _ = h.Write([]byte(s))
-		_, _ = h.Write([]byte{0})
-	}
-	_, _ = h.Write([]byte{byte(slot), byte(slot >> 8)})
-	var id [16]byte
-	h.Sum(id[:0])
+	sum := sha256.Sum256(fmt.Appendf(nil, "binlogmq\x00%s\x00%s\x00%d", c.host, c.opt.Destination, slot))
+	id := [16]byte(sum[:])
 	n := uint32(id[0])<<24 | uint32(id[1])<<16 | uint32(id[2])<<8 | uint32(id[3])
 	// Ids that people choose are small or made of addresses; stay in a quarter of the range that is rarely used.
 	n = 1<<31 | n>>2

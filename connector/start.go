@@ -340,7 +340,7 @@ func (c *Connector) resolveTime(ctx context.Context, s *session, sv *server, id 
 		return last, err
 	}
 	var failed error
-	// The first file that was begun after t: the place lies before it.
+	// The first file that was begun at t or later: the place lies before its end.
 	i := sort.Search(len(files), func(i int) bool {
 		if failed != nil {
 			return true
@@ -354,7 +354,7 @@ func (c *Connector) resolveTime(ctx context.Context, s *session, sv *server, id 
 		if _, err := k.next("", 0); err != nil {
 			failed = err
 		}
-		return int64(k.began) > t.Unix()
+		return int64(k.began) >= t.Unix()
 	})
 	if failed != nil {
 		return last, failed
