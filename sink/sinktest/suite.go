@@ -696,7 +696,7 @@ func testStalled(t *testing.T, h *Harness) {
 			resume()
 		}
 	}()
-	const total = 20000
+	const total = 3000
 	r := NewRecorder(nil)
 	msgs := Messages(r, topic, 0, 11, total)
 	n := blocked(t, s, b, msgs)
@@ -726,7 +726,7 @@ func testStalledReset(t *testing.T, h *Harness) {
 	warm(t, s, topic)
 	resume := h.Stall(t)
 	r := NewRecorder(nil)
-	const total = 20000
+	const total = 3000
 	msgs := Messages(r, topic, 0, 11, total)
 	n := blocked(t, s, b, msgs)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -757,7 +757,7 @@ func testStalledClose(t *testing.T, h *Harness) {
 	warm(t, s, topic)
 	resume := h.Stall(t)
 	r := NewRecorder(nil)
-	msgs := Messages(r, topic, 0, 11, 20000)
+	msgs := Messages(r, topic, 0, 11, 3000)
 	n := blocked(t, s, b, msgs)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	_ = s.Close(ctx) // may run out of time
