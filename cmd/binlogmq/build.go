@@ -110,7 +110,7 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 		})
 		return q, where(err)
 	case s.File != nil:
-		f, err := file.New(file.Options{Path: s.File.Path, ValuesOnly: s.File.ValuesOnly, Sync: *s.File.Sync, MaxInFlightBytes: int64(s.Window), Logger: log})
+		f, err := file.New(file.Options{Path: s.File.Path, ValuesOnly: s.File.ValuesOnly, NoSync: !*s.File.Sync, MaxInFlightBytes: int64(s.Window), Logger: log})
 		return f, where(err)
 	}
 	return nil, where(errors.New("no kind of sink is given"))

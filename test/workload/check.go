@@ -273,6 +273,9 @@ func show(row map[string]*string) string {
 
 // Compare holds the rebuilt tables against the source's.
 func (c *Checker) Compare(conn *client.Conn) error {
+	if _, err := conn.Execute("SET NAMES utf8mb4"); err != nil {
+		return err
+	}
 	for _, t := range Tables {
 		cols, err := columns(conn, c.Schema, t.Name)
 		if err != nil {

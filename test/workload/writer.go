@@ -2,11 +2,13 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 
 	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
 )
 
 // Tables lists the tables that Create makes, with their key columns.
@@ -66,10 +68,20 @@ func NewWriter(c *client.Conn, schema string, id, n int, seed uint64) *Writer {
 	return w
 }
 
-// Run commits transactions until n are committed or ctx ends.
+// Run runs n transactions, or fewer if ctx ends. One that the server gives up
+// for a deadlock counts as rolled back.
 func (w *Writer) Run(ctx context.Context, n int) error {
+	// The server's default for a session differs between servers.
+	if err := w.exec("SET NAMES utf8mb4"); err != nil {
+		return err
+	}
 	for i := 0; i < n && ctx.Err() == nil; i++ {
-		if err := w.Transaction(); err != nil {
+		err := w.Transaction()
+		var e *mysql.MyError
+		if errors.As(err, &e) && (e.Code == mysql.ER_LOCK_DEADLOCK || e.Code == mysql.ER_LOCK_WAIT_TIMEOUT) {
+			err = w.exec("ROLLBACK")
+		}
+		if err != nil {
 			return fmt.Errorf("writer %d: %w", w.id, err)
 		}
 	}
