@@ -168,10 +168,11 @@ archive_source() { # prints: URI [KEYRING]
   done
 }
 
+# The index may be an old one, of a mirror that lags: its signature is checked all the same.
 apt_private() { # STATE-DIR TOOL ARGS...
   local state=$1 tool=$2
   shift 2
-  "$tool" -q -o Acquire::Retries=3 -o Dir::State="$state/state" -o Dir::State::Lists="$state/lists" \
+  "$tool" -q -o Acquire::Retries=3 -o Acquire::Check-Valid-Until=false -o Dir::State="$state/state" -o Dir::State::Lists="$state/lists" \
     -o Dir::State::status="$state/status" -o Dir::Cache="$state/cache" \
     -o Dir::Etc::SourceList="$state/archive.sources" -o Dir::Etc::SourceParts=/dev/null \
     -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none \
