@@ -250,6 +250,7 @@ func (r *reader) attempt(ctx context.Context) error {
 
 // follow reads until an error.
 func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Machine) error {
+	var raw binlog.Raw
 	for {
 		if !stream.Ready() {
 			// Nothing waits for a timer: what is read is handed on before we wait for more.
@@ -260,8 +261,8 @@ func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Ma
 				r.show(m)
 			}
 		}
-		raw, err := stream.Next()
-		if err != nil {
+		var err error
+		if raw, err = stream.Next(); err != nil {
 			if err == io.EOF {
 				err = errors.New("the source closed the connection")
 			}

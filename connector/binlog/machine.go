@@ -162,13 +162,16 @@ func (m *Machine) Feed(r *Raw) error {
 	if err != nil {
 		return m.located(err, start)
 	}
-	return m.located(m.step(r, start, m.pos), start)
+	if err := m.step(r, start, m.pos); err != nil {
+		return m.located(err, start)
+	}
+	return nil
 }
 
 // located adds the place to errors about the data.
 func (m *Machine) located(err error, start uint64) error {
 	var stop *StopError
-	if err == nil || !errors.Is(err, ErrMalformed) || errors.As(err, &stop) {
+	if !errors.Is(err, ErrMalformed) || errors.As(err, &stop) {
 		return err
 	}
 	return fmt.Errorf("destination %s: %s:%d: %w", m.opt.Destination, m.file, start, err)
@@ -657,7 +660,8 @@ func (m *Machine) tableMap(r *Raw, start uint64) error {
 	}
 	d, ok := m.defs[string(t.Definition)]
 	if !ok {
-		if d, err = m.define(&t, start); err != nil {
+		first := t // escapes, unlike t
+		if d, err = m.define(&first, start); err != nil {
 			return err
 		}
 	}
