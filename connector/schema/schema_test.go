@@ -1,0 +1,309 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tableMap writes a TABLE_MAP of shop.t. Optional fields are given as code and value.
+func tableMap(t testing.TB, types, meta, nullable string, optional ...string) *binlog.TableMap {
+	t.Helper()
+	b := "\x01\x00\x00\x00\x00\x00\x01\x00\x04shop\x00\x01t\x00" + string(rune(len(types))) + types + string(rune(len(meta))) + meta + nullable
+	for i := 0; i < len(optional); i += 2 {
+		b += optional[i] + string(rune(len(optional[i+1]))) + optional[i+1]
+	}
+	m, err := binlog.ParseTableMap([]byte(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &m
+}
+
+func names(n ...string) string {
+	s := ""
+	for _, x := range n {
+		s += string(rune(len(x))) + x
+	}
+	return s
+}
+
+var charsets = map[uint32]string{8: "latin1", 28: "gbk", 45: "utf8mb4", 63: "binary"}
+
+// catalogue answers from a map and counts the questions.
+type catalogue struct {
+	cols  []Column
+	err   error
+	asked int
+}
+
+func (c *catalogue) Columns(schema, table string) ([]Column, error) {
+	c.asked++
+	if schema != "shop" || table != "t" {
+		return nil, fmt.Errorf("asked for %s.%s", schema, table)
+	}
+	return c.cols, c.err
+}
+
+func describe(t *event.Table) string {
+	var s []string
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		x := c.Name + " " + c.SQLType
+		if c.Charset != "" {
+			x += " " + c.Charset
+		}
+		if !c.Nullable {
+			x += " not null"
+		}
+		if c.Invisible {
+			x += " invisible"
+		}
+		if c.Logical != 0 {
+			x += " (" + c.Logical.String() + ")"
+		}
+		s = append(s, x)
+	}
+	return strings.Join(s, ", ") + fmt.Sprint(" key ", t.Key)
+}
+
+func TestFullMetadataTable(t *testing.T) {
+	for name, c := range map[string]struct {
+		mariaDB bool
+		m       *binlog.TableMap
+		want    string
+	}{
+		"signedness, charsets, key, visibility": {
+			m: tableMap(t, "\x03\x0f\x01\x0f\xfc", "\x50\x00\x24\x00\x02", "\x1e",
+				"\x01", "\x80", "\x02", "\x2d\x01\x08", "\x04", names("a", "b", "c", "d", "e"), "\x08", "\x00\x03", "\x0c", "\xe8"),
+			want: "a int unsigned not null, b varchar(20) utf8mb4, c tinyint, d varchar(36) latin1 invisible, e text utf8mb4 key [0 3]",
+		},
+		"column charsets, prefix key": {
+			m:    tableMap(t, "\x0f\xfc", "\x05\x00\x02", "\x00", "\x03", "\x3f\x1c", "\x04", names("a", "b"), "\x09", "\x01\x05\x00\x00"),
+			want: "a varbinary(5) binary not null, b text gbk not null key [1 0]",
+		},
+		"enum and set": {
+			m: tableMap(t, "\xfe\xfe\xfe", "\xf7\x01\xf8\x01\xfe\x03", "\x07", "\x02", "\x08", "\x04", names("e", "s", "c"), "\x06", "\x02\x01x\x01\xff", "\x05", "\x02\x01a\x02\xd6\xd0",
+				"\x0a", "\x08\x01\x1c"),
+			want: "e enum('x','ÿ') latin1, s set('a','中') gbk, c char(3) latin1 key []",
+		},
+		"vector counts among the character columns": {
+			m:    tableMap(t, "\xf2\x0f\x0f", "\x04\x24\x00\x24\x00", "\x07", "\x03", "\x3f\x08\x2d", "\x04", names("v", "a", "b")),
+			want: "v vector, a varchar(36) latin1, b varchar(9) utf8mb4 key []",
+		},
+		"geometry does on MariaDB": {
+			mariaDB: true,
+			m:       tableMap(t, "\xff\x0f", "\x04\x24\x00", "\x03", "\x03", "\x3f\x08", "\x04", names("g", "a")),
+			want:    "g geometry, a varchar(36) latin1 key []",
+		},
+		"a hidden hash": {
+			mariaDB: true,
+			m:       tableMap(t, "\x03\x08", "", "\x00", "\x01", "\x40", "\x04", names("a", "DB_ROW_HASH_1")),
+			want:    "a int not null, DB_ROW_HASH_1 bigint unsigned not null invisible key []",
+		},
+		"unknown optional field": {
+			m:    tableMap(t, "\x03", "", "\x00", "\x01", "\x00", "\x04", names("a"), "\x63", "xyz"),
+			want: "a int not null key []",
+		},
+	} {
+		b := New(Options{MariaDB: c.mariaDB, Version: "9.7.4", Charsets: charsets})
+		table, err := b.Table(c.m)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := describe(table); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+		if again, _ := b.Table(c.m); again != table {
+			t.Errorf("%s: built twice", name)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  Options
+		m    *binlog.TableMap
+		want string
+		stop bool
+	}{
+		"no names on MySQL":       {Options{Version: "8.0.36"}, tableMap(t, "\x03", "", "\x00"), "SET PERSIST binlog_row_metadata=FULL", true},
+		"no names on MySQL 5.7":   {Options{Version: "5.7.44-log"}, tableMap(t, "\x03", "", "\x00"), "before 8.0.1", true},
+		"no names on MariaDB":     {Options{MariaDB: true, Version: "10.11.1-MariaDB"}, tableMap(t, "\x03", "", "\x00"), "SET GLOBAL binlog_row_metadata=FULL", true},
+		"no names on old MariaDB": {Options{MariaDB: true, Version: "10.4.1-MariaDB"}, tableMap(t, "\x03", "", "\x00"), "before 10.5", true},
+		"unknown type":            {Options{}, tableMap(t, "\x03\x63", "", "\x00", "\x04", names("a", "b")), `column 2 "b" cannot be decoded`, true},
+		"unknown collation":       {Options{}, tableMap(t, "\x0f", "\x05\x00", "\x00", "\x03", "\x09", "\x04", names("a")), "collation 9", true},
+		"too few charsets":        {Options{}, tableMap(t, "\x0f\x0f", "\x05\x00\x05\x00", "\x00", "\x03", "\x08", "\x04", names("a", "b")), "too few charsets", false},
+		"too few signs":           {Options{}, tableMap(t, "\x03", "", "\x00", "\x01", "", "\x04", names("a")), "too few signedness", false},
+		"too few members":         {Options{}, tableMap(t, "\xfe", "\xf7\x01", "\x00", "\x06", "", "\x04", names("a")), "too few ENUM", false},
+		"metadata left over":      {Options{}, tableMap(t, "\x03", "\x01", "\x00", "\x04", names("a")), "too many", false},
+		"names of other columns":  {Options{}, tableMap(t, "\x03", "", "\x00", "\x04", names("a", "b")), "optional field 4", false},
+		"charset missing":         {Options{}, tableMap(t, "\x0f", "\x05\x00", "\x00", "\x04", names("a")), "cannot be decoded", true},
+	} {
+		c.opt.Charsets = charsets
+		_, err := New(c.opt).Table(c.m)
+		var stop *binlog.StopError
+		if err == nil || errors.As(err, &stop) != c.stop || errors.Is(err, binlog.ErrMalformed) == c.stop {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text := err.Error()
+		if !strings.Contains(text, c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestEnrichment(t *testing.T) {
+	m := tableMap(t, "\x01\x01\xfc\xfe\xfe\x0f", "\x04\xfe\x10\xfe\x04\x14\x00", "\x3f", "\x01", "\x40", "\x02", "\x2d\x01\x3f\x02\x3f\x03\x08", "\x04", names("b", "c", "j", "u", "i", "v"))
+	cols := []Column{ // another order: matched by name
+		{Name: "v", DataType: "varchar", SQLType: "varchar(20) /*M!100301 COMPRESSED*/", Octets: 20, Charset: "latin1", Nullable: true},
+		{Name: "b", DataType: "tinyint", SQLType: "tinyint(1)", Nullable: true},
+		{Name: "c", DataType: "int", SQLType: "int", Nullable: true}, // altered since: not used
+		{Name: "j", DataType: "longtext", SQLType: "longtext", Nullable: true, JSON: true},
+		{Name: "u", DataType: "uuid", SQLType: "uuid", Nullable: true},
+		{Name: "i", DataType: "inet4", SQLType: "inet4", Nullable: true},
+	}
+	cat := &catalogue{cols: cols}
+	b := New(Options{MariaDB: true, Charsets: charsets, Catalog: cat})
+	table, err := b.Table(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "b tinyint(1) (boolean), c tinyint unsigned, j longtext utf8mb4 (json), u uuid binary (uuid), i inet4 binary (inet4), v varchar(20) latin1 key []"
+	if got := describe(table); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// Asked once, and again after a statement that names the table.
+	_, _ = b.Table(m)
+	b.Changed(nil, []byte("DROP VIEW v"))
+	_, _ = b.Table(m)
+	if cat.asked != 1 {
+		t.Errorf("asked %d times", cat.asked)
+	}
+	b.Changed(nil, []byte("alter table SHOP.T modify b int"))
+	_, _ = b.Table(m)
+	if cat.asked != 2 {
+		t.Errorf("asked %d times after DDL", cat.asked)
+	}
+	// The table is gone: the log alone describes it. Nobody knows: an error that is no stop.
+	b = New(Options{MariaDB: true, Charsets: charsets, Catalog: &catalogue{err: fmt.Errorf("x: %w", ErrNoTable)}})
+	if table, err = b.Table(m); err != nil || table.Columns[0].Logical != 0 || table.Columns[0].SQLType != "tinyint" {
+		t.Errorf("%v, %v", table, err)
+	}
+	b = New(Options{MariaDB: true, Charsets: charsets, Catalog: &catalogue{err: errors.New("connection refused")}})
+	var stop *binlog.StopError
+	if _, err = b.Table(m); err == nil || errors.As(err, &stop) {
+		t.Errorf("%v", err)
+	}
+}
+
+// I6: information_schema's names are taken if every column agrees, else not one.
+func TestAdopt(t *testing.T) {
+	m := tableMap(t, "\x08\x0f\xfe\xf6", "\x14\x00\xf7\x01\x0a\x02", "\x0e")
+	good := []Column{
+		{Name: "id", DataType: "bigint", SQLType: "bigint unsigned", Key: 2},
+		{Name: "v", DataType: "varchar", SQLType: "varchar(20)", Octets: 20, Charset: "latin1", Nullable: true},
+		{Name: "e", DataType: "enum", SQLType: "enum('a','it''s')", Charset: "latin1", Nullable: true, Key: 1},
+		{Name: "d", DataType: "decimal", SQLType: "decimal(10,2)", Precision: 10, Scale: 2, Nullable: true, Invisible: true},
+	}
+	build := func(cols []Column, err error) (*event.Table, error) {
+		return New(Options{From: FromInformationSchema, Version: "8.0.36", Charsets: charsets, Catalog: &catalogue{cols: cols, err: err}}).Table(m)
+	}
+	table, err := build(good, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "id bigint unsigned not null, v varchar(20) latin1, e enum('a','it''s') latin1, d decimal(10,2) invisible key [2 0]"
+	if got := describe(table); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for name, change := range map[string]func(c []Column) []Column{
+		"fewer":      func(c []Column) []Column { return c[:3] },
+		"type":       func(c []Column) []Column { c[0].DataType = "int"; return c },
+		"length":     func(c []Column) []Column { c[1].Octets = 30; return c },
+		"nullable":   func(c []Column) []Column { c[1].Nullable = false; return c },
+		"precision":  func(c []Column) []Column { c[3].Precision = 11; return c },
+		"scale":      func(c []Column) []Column { c[3].Scale = 3; return c },
+		"set":        func(c []Column) []Column { c[2].DataType = "set"; return c },
+		"labels":     func(c []Column) []Column { c[2].SQLType = "enum('a"; return c },
+		"order":      func(c []Column) []Column { c[0], c[3] = c[3], c[0]; return c },
+		"not at all": func([]Column) []Column { return nil },
+	} {
+		_, err := build(change(append([]Column(nil), good...)), nil)
+		var stop *binlog.StopError
+		if !errors.As(err, &stop) || !strings.Contains(err.Error(), "binlog_row_metadata=FULL") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var stop *binlog.StopError
+	if _, err := build(nil, ErrNoTable); !errors.As(err, &stop) || !strings.Contains(err.Error(), "GRANT SELECT") && !strings.Contains(err.Error(), "grant SELECT") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSequence(t *testing.T) {
+	m := tableMap(t, "\x08\x08\x08\x08\x08\x08\x01\x08", "", "\x00", "\x01", "\x00", "\x04", names(sequenceColumns...))
+	if table, err := New(Options{MariaDB: true}).Table(m); table != nil || err != nil {
+		t.Errorf("a sequence is captured: %v, %v", table, err)
+	}
+	if table, err := New(Options{}).Table(m); table == nil || err != nil {
+		t.Errorf("a table of MySQL is not captured: %v", err)
+	}
+}
+
+func TestParseMembers(t *testing.T) {
+	for in, want := range map[string]string{"enum('a')": "[a]", "set('a','b,c','it''s','')": "[a b,c it's ]", "enum('中')": "[中]"} {
+		if got, ok := ParseMembers(in); !ok || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v", in, got, ok)
+		}
+	}
+	for _, in := range []string{"", "enum", "enum(", "enum()", "enum('a", "enum('a'", "enum('a',)", "enum('a' 'b')"} {
+		if got, ok := ParseMembers(in); ok {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+func TestAtLeast(t *testing.T) {
+	for v, want := range map[string]bool{"10.5.0": true, "10.11.18-MariaDB": true, "11": true, "10.4.99": false, "9.9.9": false, "": false, "10": false, "x": false} {
+		if atLeast(v, 10, 5) != want {
+			t.Errorf("%q: %v", v, !want)
+		}
+	}
+}
+
+func FuzzParseMembers(f *testing.F) {
+	f.Add("enum('a','it''s')")
+	f.Fuzz(func(t *testing.T, s string) { _, _ = ParseMembers(s) })
+}
+
+// FuzzTable builds tables of any TABLE_MAP.
+func FuzzTable(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x01\x00\x04shop\x00\x01t\x00\x02\x03\x0f\x02\x50\x00\x03\x01\x01\x80\x02\x01\x2d\x04\x04\x01a\x01b\x08\x01\x00"), true)
+	f.Fuzz(func(t *testing.T, b []byte, mariaDB bool) {
+		m, err := binlog.ParseTableMap(b)
+		if err != nil {
+			return
+		}
+		for _, from := range []string{FromTableMap, FromInformationSchema} {
+			cat := &catalogue{cols: []Column{{Name: "a", DataType: "int", SQLType: "int", Nullable: true}}}
+			if table, err := New(Options{MariaDB: mariaDB, From: from, Charsets: charsets, Catalog: anyTable{cat}}).Table(&m); err == nil && table != nil {
+				_, _ = event.CountRows(table, event.Insert, event.Images{After: make([]byte, (len(table.Columns)+7)/8)}, b)
+			}
+		}
+	})
+}
+
+type anyTable struct{ *catalogue }
+
+func (a anyTable) Columns(string, string) ([]Column, error) { return a.cols, nil }
