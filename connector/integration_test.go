@@ -733,3 +733,79 @@ func TestSeveralReads(t *testing.T) {
 		})
 	}
 }
+
+// TestChecksumNone: binlogs without checksums, and files that change from one to the other.
+func TestChecksumNone(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind, "--binlog-checksum=NONE")
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+			con := newConnector(t, s, "latest", "shop.*")
+			from := start(t, con)
+			insert := func(i int) { s.Exec(fmt.Sprintf("INSERT INTO shop.t VALUES (%d)", i)) }
+			insert(1)
+			s.Exec("FLUSH BINARY LOGS")
+			insert(2)
+			s.Exec("SET GLOBAL binlog_checksum=CRC32")
+			insert(3)
+			s.Exec("FLUSH BINARY LOGS")
+			s.Exec("SET GLOBAL binlog_checksum=NONE")
+			insert(4)
+			s.Exec("CREATE TABLE shop.done (id INT)")
+			all := readUntil(t, con, from, marker("shop.done"))
+			numbered(t, all, 1)
+			if ids := strings.Join(rowsOf(all, "t"), " "); ids != "i1 i2 i3 i4" {
+				t.Error(ids)
+			}
+			last := all[len(all)-1]
+			if end := start(t, newConnector(t, s, "latest")).Position; end.File != last.File || end.Offset != last.Next {
+				t.Errorf("the last event ends at %s:%d, the binlog at %s:%d", last.File, last.Next, end.File, end.Offset)
+			}
+			// From inside such a file, too.
+			early := readUntil(t, con, start(t, newConnector(t, s, "earliest", "shop.*")), marker("shop.done"))
+			if ids := strings.Join(rowsOf(early, "t"), " "); ids != "i1 i2 i3 i4" {
+				t.Error(ids)
+			}
+		})
+	}
+}
+
+// TestAddresses: the first server of the group that answers is read.
+func TestAddresses(t *testing.T) {
+	s := testenv.MySQL(t, "mariadb11")
+	con := newConnectorWith(t, s, func(o *Options) { o.Addresses = []string{"127.0.0.1:1", s.Addr} })
+	from := start(t, con)
+	db := s.Database()
+	readUntil(t, con, from, marker(db))
+	if st := con.Status(); st.Address != s.Addr || st.ServerUUID == "" || st.Version == "" {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestAnotherServer: a position by file and offset means nothing on another server, nor does a set of
+// GTIDs that the server never had.
+func TestAnotherServer(t *testing.T) {
+	off := []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}
+	a, b := testenv.NewMySQL(t, "mysql", off...), testenv.NewMySQL(t, "mysql", off...)
+	from := start(t, newConnector(t, a, "latest"))
+	if err := readError(t, newConnector(t, b, "latest"), from); !strings.Contains(err.Error(), "where it means nothing") {
+		t.Error(err)
+	}
+	from.Position.Offset += 1 << 20
+	if err := readError(t, newConnector(t, a, "latest"), from); !strings.Contains(err.Error(), "beyond the end") {
+		t.Error(err)
+	}
+	set, _ := event.ParseGTIDSet("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")
+	if err := readError(t, newConnector(t, a, "latest"), event.Cursor{Position: event.Position{GTIDs: set}}); !strings.Contains(err.Error(), "gtid_mode is OFF") {
+		t.Error(err)
+	}
+	m := testenv.MySQL(t, "mariadb")
+	if err := readError(t, newConnector(t, m, "latest"), event.Cursor{Position: event.Position{GTIDs: set}}); !strings.Contains(err.Error(), "other kind of server") {
+		t.Error(err)
+	}
+	gone, _ := event.ParseGTIDSet("0-4711-99999999")
+	if err := readError(t, newConnector(t, m, "latest"), event.Cursor{Position: event.Position{GTIDs: gone}}); !strings.Contains(err.Error(), "does not have the position") {
+		t.Error(err)
+	}
+}

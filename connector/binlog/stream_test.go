@@ -22,13 +22,21 @@ func readAll(r io.Reader) (got []Raw, err error) {
 }
 
 func TestStream(t *testing.T) {
-	b := newBuilder()
-	b.format("binlog.000001")
-	sizes := []int{8, 1000, bufferSize - HeaderSize - 10, bufferSize, 1 << 20, maxPacket - HeaderSize - 5, maxPacket - HeaderSize - 4, maxPacket - HeaderSize - 6, maxPacket + 1, 2*maxPacket + 77}
-	for i, n := range sizes {
-		b.add(TypeRowsQuery, 0, bytes.Repeat([]byte{byte(i + 1)}, n))
-	}
-	for name, r := range map[string]io.Reader{"whole": bytes.NewReader(b.out), "halves": iotest.HalfReader(bytes.NewReader(b.out))} {
+	small := []int{8, 1000, bufferSize - HeaderSize - 10, bufferSize, 1 << 20}
+	var b *builder
+	for name, sizes := range map[string][]int{
+		"halves": small, "whole": small,
+		"packets": {maxPacket - HeaderSize - 5, maxPacket - HeaderSize - 4, maxPacket - HeaderSize - 6, 2*maxPacket + 77},
+	} {
+		b = newBuilder()
+		b.format("binlog.000001")
+		for i, n := range sizes {
+			b.add(TypeRowsQuery, 0, bytes.Repeat([]byte{byte(i + 1)}, n))
+		}
+		var r io.Reader = bytes.NewReader(b.out)
+		if name == "halves" {
+			r = iotest.HalfReader(r)
+		}
 		got, err := readAll(r)
 		if err != io.EOF || len(got) != len(sizes)+2 {
 			t.Fatalf("%s: %d events, %v", name, len(got), err)
@@ -43,7 +51,10 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	for _, cut := range []int{1, 3, 30, 300, len(b.out) - 1, len(b.out) - maxPacket} {
+	b = newBuilder()
+	b.format("binlog.000001")
+	b.add(TypeRowsQuery, 0, make([]byte, maxPacket+1))
+	for _, cut := range []int{1, 3, 30, 300, len(b.out) - 1, len(b.out) - 50} {
 		if _, err := readAll(bytes.NewReader(b.out[:cut])); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
