@@ -95,6 +95,11 @@ func TestFaultsLoseNothing(t *testing.T) {
 				t.Parallel()
 				var cut cutter
 				cl := fakeCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(6, "shop"), kfake.ListenFn(cut.listen))
+				for p := range int32(6) { // each broker leads two
+					if err := cl.MoveTopicPartition("shop", p, p%3); err != nil {
+						t.Fatal(err)
+					}
+				}
 				var faults *kfake.FaultHandle
 				if c.early {
 					faults = cl.Fault(c.faults...)

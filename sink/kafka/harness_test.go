@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -37,6 +38,12 @@ func harness(brokers []string, o Options) sinktest.Harness {
 			name := fmt.Sprintf("conformance-%d-%x", topicNumber.Add(1), rand.Uint64())
 			withAdmin(t, brokers, func(ctx context.Context, c *kadm.Client) error {
 				_, err := c.CreateTopic(ctx, partitions, -1, nil, name)
+				for err == nil { // until the broker knows it
+					var l kadm.TopicDetails
+					if l, err = c.ListTopics(ctx, name); err == nil && len(l[name].Partitions) == int(partitions) && l[name].Err == nil {
+						break
+					}
+				}
 				return err
 			})
 			return name
@@ -79,7 +86,7 @@ func readPartition(t testing.TB, brokers []string, topic string, p int32) []sink
 		end = o.Offset
 		return err
 	})
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().AtStart()}}))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.FetchMaxWait(50*time.Millisecond), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().AtStart()}}))
 	if err != nil {
 		t.Fatal(err)
 	}

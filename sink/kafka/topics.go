@@ -16,6 +16,10 @@ import (
 // the sink is not configured to create it.
 var ErrNoTopic = errors.New("the topic does not exist")
 
+// patienceForNew is how often a missing topic is asked for again, which takes up to
+// a third of a second: brokers learn of new topics one after the other.
+const patienceForNew = 6
+
 // resourceTopic is the kind of a topic in DescribeConfigs.
 const resourceTopic = 2
 
@@ -45,6 +49,9 @@ func (s *Sink) topic(ctx context.Context, name string) (*topic, error) {
 	created := false
 	for n := 1; ; n++ {
 		t, err := s.learnTopic(ctx, name, &created)
+		if errors.Is(err, ErrNoTopic) && n <= patienceForNew {
+			err = again(err)
+		}
 		if err == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -61,10 +68,9 @@ func (s *Sink) topic(ctx context.Context, name string) (*topic, error) {
 		if !errors.As(err, &again) {
 			return nil, err
 		}
-		if n&(n-1) == 0 && n > 4 {
+		if n&(n-1) == 0 && n > patienceForNew {
 			s.o.Logger.Warn("kafka: asking for a topic: will be repeated", "topic", name, "attempt", n, "error", err)
 		}
-		s.retries.Add(1)
 		if end := sleep(ctx, backoff(n)); end != nil {
 			return nil, fmt.Errorf("%w (last error: %w)", end, err)
 		}
