@@ -192,11 +192,12 @@ func (p *pipe) sendNext(enc *encoder) bool {
 			ses.mu.Unlock()
 			return false
 		}
-		if len(p.sent) < ses.s.o.RequestsInFlight && p.b.hasReady() {
-			if len(p.sent) == 0 && p.conn.expired() {
+		if p.conn.expired() {
+			if len(p.sent) == 0 {
 				ses.mu.Unlock()
 				return false
 			}
+		} else if len(p.sent) < ses.s.o.RequestsInFlight && p.b.hasReady() {
 			break
 		}
 		ses.mu.Unlock()

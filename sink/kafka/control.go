@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
@@ -28,8 +27,8 @@ type control struct {
 	addrs []string // what the last metadata listed
 	next  int
 
-	mu     sync.Mutex // guards closed only
-	closed bool
+	end  context.Context // over when close is called
+	stop context.CancelFunc
 }
 
 var errClosed = errors.New("kafka: the sink is closed")
@@ -38,6 +37,7 @@ func newControl(d *dialer, seeds []string, timeout time.Duration) *control {
 	t := &control{d: d, seeds: slices.Clone(seeds), timeout: timeout, lock: make(chan struct{}, 1)}
 	rand.Shuffle(len(t.seeds), func(i, j int) { t.seeds[i], t.seeds[j] = t.seeds[j], t.seeds[i] })
 	t.lock <- struct{}{}
+	t.end, t.stop = context.WithCancel(context.Background())
 	return t
 }
 
@@ -49,9 +49,12 @@ func (t *control) do(ctx context.Context, msg protocol.Message) (protocol.Messag
 		return nil, context.Cause(ctx)
 	}
 	defer func() { t.lock <- struct{}{} }()
-	if t.isClosed() {
+	if t.end.Err() != nil {
 		return nil, errClosed
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.end, func() { cancel(errClosed) })()
 
 	reused := t.c != nil
 	for {
@@ -135,17 +138,9 @@ func (t *control) hangUp() {
 	}
 }
 
-func (t *control) isClosed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closed
-}
-
-// close waits for the request under way, which ends with its own context.
+// close ends the request under way and hangs up.
 func (t *control) close() {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
+	t.stop()
 	<-t.lock
 	t.hangUp()
 	t.lock <- struct{}{}

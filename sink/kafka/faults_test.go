@@ -496,6 +496,38 @@ func TestBrokerComesLate(t *testing.T) {
 	verify(t, readAll(t, []string{addr}, "shop", 1000), 1000)
 }
 
+// Close does not wait for a broker that never answers.
+func TestCloseWhilePartitionsWaits(t *testing.T) {
+	cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "shop"))
+	thaw, asked := make(chan struct{}), make(chan struct{}, 100)
+	defer close(thaw)
+	cl.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cl.KeepControl()
+		asked <- struct{}{}
+		cl.SleepControl(func() { <-thaw })
+		return nil, nil, false
+	})
+	s := newSink(t, Options{Brokers: cl.ListenAddrs(), RequestTimeout: time.Hour})
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Partitions(context.Background(), "shop")
+		done <- err
+	}()
+	<-asked
+	if err := s.Close(ctxFor(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, errClosed) {
+		t.Errorf("Partitions: %v", err)
+	}
+	if n, err := s.Partitions(context.Background(), "shop"); n != 0 || !errors.Is(err, errClosed) {
+		t.Errorf("Partitions after Close = %d, %v", n, err)
+	}
+	if st := s.Status(); !errors.Is(st.Err, errClosed) {
+		t.Errorf("status %+v", st)
+	}
+}
+
 // A frozen broker is left as soon as another one leads.
 func TestFrozenLeader(t *testing.T) {
 	cl := fakeCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "shop"))

@@ -23,8 +23,8 @@ const (
 
 // Limits and defaults of Options. Sizes are bytes.
 const (
-	DefaultMaxInFlightBytes    = 64 << 20
-	DefaultMaxInFlightMessages = 100_000
+	DefaultMaxInFlightBytes    = 16 << 20
+	DefaultMaxInFlightMessages = 50_000
 	DefaultBatchBytes          = 1_000_000
 	DefaultRequestTimeout      = 10 * time.Second
 	MaxRequestsInFlight        = 5 // the broker remembers the last 5 batches of a producer per partition
@@ -49,13 +49,13 @@ type Options struct {
 
 	// Bounds of what is accepted and not done, in payload bytes and messages; Publish
 	// blocks at either. One message larger than MaxInFlightBytes is accepted when nothing
-	// else is on its way. Beside these, each leader broker holds up to RequestBytes
+	// else is on its way. Beside these, each leader broker holds up to (RequestBytes + BatchBytes)
 	// x RequestsInFlight of encoded batches.
 	MaxInFlightBytes    int64
 	MaxInFlightMessages int64
 
 	BatchBytes       int           // greatest uncompressed batch of several messages; lowered to the topic's max.message.bytes
-	RequestBytes     int           // a Produce request takes no further batch above this; 8 x BatchBytes
+	RequestBytes     int           // a Produce request takes no further batch above this; 4 x BatchBytes
 	RequestsInFlight int           // per leader broker, 1 (default) to MaxRequestsInFlight
 	RequestTimeout   time.Duration // for the broker to have the in-sync replicas acknowledge; ours is half as much again
 
@@ -127,7 +127,7 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	setDefault(&o.MaxInFlightBytes, DefaultMaxInFlightBytes)
 	setDefault(&o.MaxInFlightMessages, DefaultMaxInFlightMessages)
 	setDefault(&o.BatchBytes, DefaultBatchBytes)
-	setDefault(&o.RequestBytes, 8*o.BatchBytes)
+	setDefault(&o.RequestBytes, 4*o.BatchBytes)
 	setDefault(&o.RequestsInFlight, 1)
 	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
 	setDefault(&o.MetadataInterval, 5*time.Minute)

@@ -65,7 +65,7 @@ func (s *Sink) topic(ctx context.Context, name string) (*topic, error) {
 			return nil, fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
 		}
 		var again *againError
-		if !errors.As(err, &again) {
+		if !errors.As(err, &again) || errors.Is(err, errClosed) {
 			return nil, err
 		}
 		if n&(n-1) == 0 && n > patienceForNew {
@@ -133,13 +133,13 @@ func (s *Sink) learnTopic(ctx context.Context, name string, created *bool) (*top
 		return nil, again(topicError(name, errors.New("shows no partitions yet")))
 	default:
 		t := &topic{name: name, partitions: int32(len(m.Partitions)), batchBytes: s.o.BatchBytes}
-		conf, err := s.describeTopic(ctx, name)
+		conf, err := s.describeTopic(ctx, name, configMaxMessage)
 		var code *Error
 		if err != nil && !errors.As(err, &code) {
 			return nil, again(err)
 		}
 		// Not allowed to look: then the broker tells by refusing what is too large.
-		if n, err := strconv.Atoi(conf["max.message.bytes"]); err == nil && n > 0 {
+		if n, err := strconv.Atoi(conf[configMaxMessage]); err == nil && n > 0 {
 			t.limit = n
 			t.batchBytes = min(t.batchBytes, n)
 		}
@@ -147,10 +147,10 @@ func (s *Sink) learnTopic(ctx context.Context, name string, created *bool) (*top
 	}
 }
 
-// describeTopic returns the topic's settings.
-func (s *Sink) describeTopic(ctx context.Context, name string) (map[string]string, error) {
+// describeTopic returns the topic's settings of these names, or all of them.
+func (s *Sink) describeTopic(ctx context.Context, name string, settings ...string) (map[string]string, error) {
 	res, err := ask[*describeconfigs.Response](ctx, s.admin, &describeconfigs.Request{
-		Resources: []describeconfigs.RequestResource{{ResourceType: resourceTopic, ResourceName: name}},
+		Resources: []describeconfigs.RequestResource{{ResourceType: resourceTopic, ResourceName: name, ConfigNames: settings}},
 	})
 	if err != nil {
 		return nil, err
