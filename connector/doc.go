@@ -2,7 +2,38 @@
 // MySQL or MariaDB as a replica would, reads the binlog and hands on events.
 //
 // Each [Connector.Read] has a dump connection and a state of its own; it runs in
-// its caller's goroutine and owns one more, which asks the source for its position while
-// Read runs. A lost link is mended inside. The package must never guess: what cannot be read, decoded or
-// numbered ends Read with an error that says what, where and what to do.
+// its caller's goroutine. The first Read owns one goroutine more, which asks the source
+// for its position while Read runs. A lost link is mended inside. The package must never guess: what
+// cannot be read, decoded or numbered ends Read with a [StopError] that says what, where and what to do.
+//
+// # What takes an ordinal
+//
+// One each: a row change of a captured table, a Query event that is not transaction control, a transaction end. Transaction
+// control is BEGIN, COMMIT, ROLLBACK, SAVEPOINT, RELEASE and the XA statements. Every transaction shows
+// Begin and End, also one statement alone and one without captured rows.
+//
+//   - Statements about accounts and foreign servers (CREATE, ALTER, DROP and RENAME USER, ROLE and SERVER, GRANT,
+//     REVOKE, SET PASSWORD) may carry secrets. They take their ordinal and come as DDL events
+//     whose Raw is nil: there is nothing to publish or to log.
+//   - Text of other statements is converted to UTF-8 from the client's character set.
+//   - MariaDB's two-phase ALTER comes once, when it commits; its first half is a transaction without content.
+//   - Rows of a MariaDB SEQUENCE are the server's bookkeeping: known by its eight columns, they are not captured.
+//   - An XA transaction on MySQL is held back, up to 32 MiB, until the log says whether it
+//     commits in one phase. Two phases with captured rows stop the destination before any is handed on.
+//     XA COMMIT and XA ROLLBACK of what was prepared before are transactions without content.
+//   - History rows of MariaDB's system-versioned tables come as the inserts and updates that the log holds.
+//
+// # What is read from information_schema
+//
+// With binlog_row_metadata=FULL the log alone names and types every column. information_schema adds, for a column
+// whose name and type agree, the declared type, tinyint(1) and MariaDB's UUID, INET4, INET6 and JSON. It is asked when a
+// definition is first seen by a Read and again after DDL that names the table. Where the table is gone or may not
+// be looked at, the log's own types remain: so a replay after DROP or a change of tinyint(1) to tinyint may show a column's
+// declared type otherwise than the first time. Neither key, count nor order of messages depends on it.
+//
+// # Positions
+//
+// By GTID where the source has them on and the position holds a set; else by file and offset, which are counted in
+// 64 bits. A position without GTIDs on a server that had executed some there goes on by file and offset, and
+// Txn.GTID stays zero, as a set that begins in the middle would claim that nothing came before.
 package connector

@@ -275,15 +275,13 @@ func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Ma
 	}
 }
 
+// show tells Status how far the stream is read, in whole transactions.
 func (r *reader) show(m *binlog.Machine) {
-	file, offset := m.Position()
-	st := &r.c.state
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if m.Open() && st.s.File != "" {
-		return // the position of a transaction that is not read yet
+	if m.Open() {
+		return
 	}
-	st.s.File, st.s.Offset = file, offset
+	file, offset := m.Position()
+	r.c.state.update(func(s *Status) { s.File, s.Offset = file, offset })
 }
 
 // emit takes an event from the machine.
