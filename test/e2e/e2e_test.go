@@ -242,7 +242,7 @@ func TestOneDeadSinkDoesNotStopTheOther(t *testing.T) {
 	r.config += fmt.Sprintf("      - name: lines\n        codec: canal-json\n        %s\n", live.sink())
 	p := process.Start(t, r.config)
 	p.AwaitReady()
-	ws := r.writers(50000)
+	ws := r.writers(10000)
 	r.write(ws, 20, nil)
 	r.settle(p)
 

@@ -123,6 +123,14 @@ func Start(t testing.TB, config string) *Child {
 			t.Errorf("data race:\n%s", tail(c.log.String(), 20000))
 		}
 	})
+	// Before its first line the program handles no signals.
+	for c.log.String() == "" {
+		select {
+		case <-c.done:
+			return c
+		case <-time.After(time.Millisecond):
+		}
+	}
 	return c
 }
 
