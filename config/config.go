@@ -18,15 +18,14 @@ type Config struct {
 
 // Destination is one stream: a source and what is captured from it.
 type Destination struct {
-	Name         string   `yaml:"name"`
-	Source       Source   `yaml:"source"`
-	Tables       []string `yaml:"tables"`
-	Start        string   `yaml:"start"`
-	Schema       string   `yaml:"schema"`
-	Ring         Ring     `yaml:"ring"`
-	SaveInterval Duration `yaml:"save_interval"`
-	DetachAfter  Duration `yaml:"detach_after"`
-	Sinks        []Sink   `yaml:"sinks"`
+	Name        string   `yaml:"name"`
+	Source      Source   `yaml:"source"`
+	Tables      []string `yaml:"tables"`
+	Start       string   `yaml:"start"`
+	Schema      string   `yaml:"schema"`
+	Ring        Ring     `yaml:"ring"`
+	DetachAfter Duration `yaml:"detach_after"`
+	Sinks       []Sink   `yaml:"sinks"`
 }
 
 // Source is the database server of a destination, or its failover group.
@@ -159,8 +158,9 @@ type Maxwell struct {
 
 // Meta says where cursors are kept.
 type Meta struct {
-	File      MetaFile       `yaml:"file"`
-	ZooKeeper *MetaZooKeeper `yaml:"zookeeper"`
+	File         MetaFile       `yaml:"file"`
+	SaveInterval Duration       `yaml:"save_interval"`
+	ZooKeeper    *MetaZooKeeper `yaml:"zookeeper"`
 }
 
 // MetaFile keeps cursors in files of a directory.
@@ -199,6 +199,7 @@ func (c *Config) setDefaults() {
 	if c.Meta.ZooKeeper == nil {
 		def(&c.Meta.File.Directory, "./data")
 	}
+	def(&c.Meta.SaveInterval, Duration(time.Second))
 	def(&c.Log.Level, "info")
 	def(&c.Log.Format, "text")
 	for i := range c.Destinations {
@@ -206,9 +207,6 @@ func (c *Config) setDefaults() {
 		def(&d.Start, "latest")
 		def(&d.Ring.Bytes, 32<<20)
 		def(&d.Ring.Events, 1<<16)
-		if d.SaveInterval == 0 {
-			d.SaveInterval = Duration(time.Second)
-		}
 		def(&d.DetachAfter, Duration(5*time.Second))
 		def(&d.Source.Heartbeat, Duration(time.Second))
 		def(&d.Source.DialTimeout, Duration(10*time.Second))

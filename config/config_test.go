@@ -32,7 +32,7 @@ func TestExampleParses(t *testing.T) {
 	if d.Source.Password.Reveal() != "a: b # c" {
 		t.Errorf("password %q: the variable's content must not be read as YAML", d.Source.Password.Reveal())
 	}
-	if d.Ring.Bytes != 32<<20 || d.SaveInterval.Value() != time.Second || d.Sinks[0].Codec != "canal-json" {
+	if d.Ring.Bytes != 32<<20 || c.Meta.SaveInterval.Value() != time.Second || d.Sinks[0].Codec != "canal-json" {
 		t.Errorf("values of the example: %+v", d)
 	}
 	if len(c.Destinations) != 2 || len(c.Destinations[1].Sinks) != 3 {
@@ -120,7 +120,6 @@ destinations:
     source: {address: [nohost], user: "", pasword: hunter2}
     tables: [shop, "a.b.c"]
     start: snapshot
-    save_interval: -1s
     ring: {bytes: 5 apples}
     sinks:
       - name: orders
@@ -132,7 +131,7 @@ destinations:
   - name: SHOP
     source: {address: "h:1", user: u, password: "${NO_SUCH}"}
     sinks: {}
-meta: {zookeeper: {servers: [a]}}
+meta: {save_interval: -1s, zookeeper: {servers: [a]}}
 canal: {listen: ":11111"}
 `
 	_, err := Parse([]byte(in), env(nil))
@@ -142,7 +141,7 @@ canal: {listen: ":11111"}
 	for _, want := range []string{
 		"deployment:", "nonsense: unknown key", "stop_timeout:", "destinations[0].source.address[0]:", "destinations[0].source.user:",
 		"destinations[0].source.pasword: unknown key", "destinations[0].tables[0]:", "destinations[0].tables[1]:",
-		"destinations[0].start: start: snapshot comes with a later version", "destinations[0].save_interval:", "destinations[0].ring.bytes:",
+		"destinations[0].start: start: snapshot comes with a later version", "meta.save_interval:", "destinations[0].ring.bytes:",
 		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", "destinations[0].sinks[0].kafka.delivery: delivery: sequenced comes with a later version",
 		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].codec: the codec debezium comes",
 		"destinations[0].sinks[0].headers[1]:", "destinations[0].sinks[0].key:", `destinations[1].name: "SHOP" is taken`,
@@ -198,11 +197,11 @@ func TestExpand(t *testing.T) {
 }
 
 func TestZeroSaveInterval(t *testing.T) {
-	c, err := Parse([]byte(strings.Replace(minimal, "    sinks", "    save_interval: 0s\n    sinks", 1)), env(nil))
+	c, err := Parse([]byte(minimal+"meta: {save_interval: 0s}"), env(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Destinations[0].SaveInterval.Value(); got != 0 {
+	if got := c.Meta.SaveInterval.Value(); got != 0 {
 		t.Errorf("save_interval 0s became %v", got)
 	}
 }

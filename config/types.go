@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Duration is written as in Go: "500ms", "10s", "1h30m". "0" or "0s" is zero;
-// for save_interval, where zero has a meaning of its own, it is kept as -1.
+// Duration is written as in Go: "500ms", "10s", "1h30m". An explicit zero is
+// kept as -1, so that a default does not replace it.
 type Duration time.Duration
 
 // UnmarshalYAML reads a duration; it must not be negative.

@@ -239,7 +239,7 @@ func (f *faults) pulsar(path string, p *Pulsar) {
 	if u := p.AdminURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
 		f.add(path+".admin_url", "%q is not of the form http://host:port", u)
 	}
-	f.oneOf(path+".compression", p.Compression, "none", "lz4", "zlib", "zstd")
+	f.oneOf(path+".compression", p.Compression, "none", "lz4", "zlib", "zstd", "snappy")
 	f.tls(path+".tls", p.TLS)
 	if p.Topics.Partitions < 1 {
 		f.add(path+".topics.partitions", "must be positive")
