@@ -123,5 +123,7 @@ func (s *session) register(id identity) error {
 // stream returns the event stream of a session on which dump has been called.
 func (c *Connector) stream(ctx context.Context, s *session, n *counter) *binlog.Stream {
 	var r io.Reader = &readGuard{nc: s.conn.Conn.Conn, timeout: c.opt.ReadTimeout, ctx: ctx, n: n}
-	return binlog.NewStream(r)
+	st := binlog.NewStream(r)
+	st.Limit(c.opt.MaxEvent)
+	return st
 }

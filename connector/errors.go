@@ -16,6 +16,8 @@ func (c *Connector) stop(what, remedy string, err error) *StopError {
 	return &StopError{Destination: c.opt.Destination, What: what, Remedy: remedy, Err: err}
 }
 
+const largeRemedy = "raise the limit on events, or move the cursor behind it with: binlogmq cursor set"
+
 // Server error numbers that the mysql package does not name or that decide here.
 const (
 	errMasterFatal   = 1236 // of the dump thread: its text says what
@@ -30,6 +32,10 @@ func (c *Connector) judge(err error) error {
 	var stop *StopError
 	if err == nil || errors.As(err, &stop) {
 		return err
+	}
+	var large *binlog.TooLargeError
+	if errors.As(err, &large) {
+		return c.stop("the log holds more than may be kept in memory", largeRemedy, err)
 	}
 	code, message := serverCode(err), err.Error()
 	var se *binlog.ServerError

@@ -355,6 +355,10 @@ func TestLargeRows(t *testing.T) {
 			if i != len(sizes) {
 				t.Errorf("%d rows", i)
 			}
+			small := newConnectorWith(t, s, func(o *Options) { o.MaxEvent = 20 << 20 }, db+".*")
+			if err := readError(t, small, from); !strings.Contains(err.Error(), "larger than the limit of 20971520") {
+				t.Error(err)
+			}
 		})
 	}
 }

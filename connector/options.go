@@ -29,6 +29,7 @@ type Options struct {
 	ReadTimeout time.Duration // silence that counts as a lost link; 0: three heartbeats
 	DialTimeout time.Duration // connect and log in; 0: 10 s
 	PollPeriod  time.Duration // how often the source is asked for its position; 0: 2 s
+	MaxEvent    int           // largest event accepted, in bytes, as logged: a row, or a whole transaction when compressed; 0: no limit
 	Logger      *slog.Logger  // nil: slog.Default
 }
 

@@ -266,13 +266,24 @@ func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Ma
 			if err == io.EOF {
 				err = errors.New("the source closed the connection")
 			}
-			return err
+			return r.located(m, err)
 		}
 		r.stalled = false
 		if err := m.Feed(&raw); err != nil {
 			return err
 		}
 	}
+}
+
+// located makes a stop of an event that is too large.
+func (r *reader) located(m *binlog.Machine, err error) error {
+	var large *binlog.TooLargeError
+	if !errors.As(err, &large) {
+		return err
+	}
+	stop := r.c.stop("the log holds more than may be kept in memory", largeRemedy, err)
+	stop.File, stop.Offset = m.Position()
+	return stop
 }
 
 // show tells Status how far the stream is read, in whole transactions.

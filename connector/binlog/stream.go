@@ -60,11 +60,28 @@ type Stream struct {
 	seq      byte
 	started  bool
 	checksum byte
+	limit    int
 }
 
 // NewStream returns a Stream that reads from r, which it buffers.
 func NewStream(r io.Reader) *Stream {
 	return &Stream{br: bufio.NewReaderSize(r, bufferSize), checksum: checksumUnknown}
+}
+
+// Limit makes Next refuse events of more than n bytes with a *[TooLargeError]. An event is the most
+// that is held in memory at once. Events of up to 256 KiB are never refused; 0 means no limit.
+func (s *Stream) Limit(n int) { s.limit = n }
+
+// TooLargeError says that an event is larger than [Stream.Limit] allows.
+type TooLargeError struct {
+	Type  EventType
+	Size  int64
+	Limit int
+}
+
+// Error names type, size and limit.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%v event of %d bytes is larger than the limit of %d", e.Type, e.Size, e.Limit)
 }
 
 // Ready reports whether the next event lies in the buffer as a whole, so that
@@ -146,6 +163,9 @@ func (s *Stream) large(n int) (Raw, error) {
 		return Raw{}, err
 	}
 	size := int(eh.Size)
+	if s.limit > 0 && size > s.limit {
+		return Raw{}, &TooLargeError{eh.Type, int64(size), s.limit} // I9
+	}
 	data := make([]byte, HeaderSize, min(size, max(n, firstAlloc))) // a packet is at most 16 MiB
 	copy(data, head[1:])
 	left := n - len(head)

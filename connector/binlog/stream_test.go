@@ -134,6 +134,24 @@ func TestStreamUncheckedLength(t *testing.T) {
 	}
 }
 
+// I9: an event above the limit is refused before its memory is taken.
+func TestStreamLimit(t *testing.T) {
+	b := newBuilder()
+	b.format("binlog.000001")
+	b.add(TypeRowsQuery, 0, make([]byte, 1<<20))
+	s := NewStream(bytes.NewReader(b.out))
+	s.Limit(1 << 20)
+	for range 2 {
+		if _, err := s.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var large *TooLargeError
+	if _, err := s.Next(); !errors.As(err, &large) || large.Size != 1<<20+HeaderSize+4 || errors.Is(err, ErrMalformed) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestStreamReady(t *testing.T) {
 	b := newBuilder()
 	b.format("binlog.000001")
