@@ -1,0 +1,484 @@
+//go:build integration
+
+package pulsar
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"math/rand"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/sinktest"
+)
+
+func sequences(first int64, n int) []int64 {
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = first + int64(i)
+	}
+	return out
+}
+
+// send publishes and resets as a bridge does, until all of first..last is confirmed.
+func send(t testing.TB, s *Sink, topic string, first, last int64) {
+	t.Helper()
+	for first <= last {
+		r := sinktest.NewRecorder(nil)
+		msgs := sinktest.Messages(r, topic, 0, first, int(last-first+1))
+		n, err := s.Publish(within(t), msgs)
+		if err == nil {
+			if err := s.Flush(within(t)); err != nil {
+				t.Fatalf("Flush: %v; status: %v", err, s.Status().Err)
+			}
+		}
+		good := 0
+		for ; good < n; good++ {
+			if times, derr := r.Result(&msgs[good]); derr != nil || times == 0 {
+				break
+			}
+		}
+		first += int64(good)
+		if first <= last {
+			t.Logf("reset at %d: %v", first, s.Status().Err)
+			if err := s.Reset(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// retained returns the shared broker with retention in a namespace of t's own.
+func retained(t testing.TB) (b *testenv.PulsarBroker, namespace string) {
+	b = testenv.Pulsar(t)
+	namespace = "public/" + testenv.Name(t)
+	keep(t, b, namespace, true)
+	return b, namespace
+}
+
+// I5, I7: a process that starts again with an older cursor stores nothing twice
+// and loses nothing, whenever it was cut off.
+func TestReplayAfterRestart(t *testing.T) {
+	b, ns := retained(t)
+	topic := "persistent://" + ns + "/t"
+	rng := rand.New(rand.NewSource(3))
+	const total = 6000
+	cursor := int64(1)
+	duplicates := int64(0)
+	for cursor <= total {
+		s, err := New(options(b, "replay"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := sinktest.NewRecorder(nil)
+		msgs := sinktest.Messages(r, topic, 0, cursor, min(1000, total-int(cursor)+1))
+		if _, err := s.Publish(within(t), msgs); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Wait(within(t), 1+rng.Intn(len(msgs))); err != nil {
+			t.Fatal(err)
+		}
+		// Cut off in mid-flight; what the client still sends is what a dying process does.
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Close(ctx)
+		if err := s.Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		done := 0
+		for done < len(msgs) {
+			if times, err := r.Result(&msgs[done]); times != 1 {
+				t.Fatalf("message %d was done %d times", done, times)
+			} else if err != nil {
+				break
+			}
+			done++
+		}
+		duplicates += s.Duplicates()
+		if cursor+int64(done) > total {
+			cursor = total + 1
+		} else {
+			cursor += int64(rng.Intn(done + 1))
+		}
+	}
+	if duplicates == 0 {
+		t.Error("no message was sent twice: this test shows nothing")
+	}
+	sinktest.CheckExact(t, "replay", read(t, testClient(t, b), topic), sequences(1, total))
+}
+
+// I8: another producer on the topic is waited for, and what it is is said.
+func TestFenced(t *testing.T) {
+	b, ns := retained(t)
+	topic := "persistent://" + ns + "/t"
+	c := testClient(t, b)
+	other, err := c.CreateProducer(pulsarclient.ProducerOptions{Topic: topic, Name: "somebody-else", ProducerAccessMode: pulsarclient.ProducerAccessModeExclusive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, options(b, "fenced"))
+	r := sinktest.NewRecorder(nil)
+	msgs := sinktest.Messages(r, topic, 0, 1, 10)
+	if _, err := s.Publish(within(t), msgs); err != nil {
+		t.Fatal(err)
+	}
+	for s.Status().Retries < 3 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if st := s.Status(); st.Err == nil || !strings.Contains(st.Err.Error(), "somebody-else") || !strings.Contains(st.Err.Error(), "held by another producer") {
+		t.Errorf("the status is %v", st.Err)
+	}
+	if done, _ := r.Count(); done != 0 {
+		t.Fatal("done while fenced")
+	}
+	other.Close()
+	if err := s.Flush(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.Status(); st.Err != nil {
+		t.Error(st.Err)
+	}
+	sinktest.CheckExact(t, "fenced", read(t, c, topic), sequences(1, 10))
+}
+
+// I4, I7: the broker is killed and started again under load.
+func TestBrokerKilled(t *testing.T) {
+	b := testenv.NewPulsar(t)
+	keep(t, b, "public/default", false)
+	topic := b.Topic()
+	s := open(t, options(b, "killed"))
+	send(t, s, topic, 1, 100)
+	const total = 30000
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		send(t, s, topic, 101, total)
+	}()
+	for round := range 2 {
+		time.Sleep(time.Duration(200+100*round) * time.Millisecond)
+		b.Kill()
+		for st := s.Status(); st.InFlight > 0 && st.Err == nil; st = s.Status() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if st := s.Status(); st.InFlight > DefaultMaxInFlightMessages {
+			t.Errorf("%d in flight", st.InFlight) // I9
+		}
+		b.Restart()
+	}
+	<-sent
+	if t.Failed() {
+		return
+	}
+	for s.Status().Err != nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+	sinktest.CheckExact(t, "killed", read(t, testClient(t, b), topic), sequences(1, total))
+}
+
+// I3: a topic whose own size limit refuses a message is loud, and keeps being
+// so: nothing that follows is stored, so nothing is lost when the limit is raised.
+func TestTopicLimitUnseen(t *testing.T) {
+	b := testenv.NewPulsar(t, "topicLevelPoliciesEnabled=true")
+	keep(t, b, "public/default", false)
+	topic := b.Topic()
+	name, _ := parseTopic(topic)
+	o := options(b, "limit")
+	o.AdminURL = "" // it would be known before
+	o.WatchdogTimeout = 4 * time.Second
+	s := open(t, o)
+	send(t, s, topic, 1, 20)
+	rest(t, b, http.MethodPost, name.path()+"/maxMessageSize", "1000")
+	c := testClient(t, b)
+	waitForLimit(t, c, topic)
+
+	publish := func() (int, *sinktest.Recorder, []sink.Message) {
+		r := sinktest.NewRecorder(nil)
+		msgs := sinktest.Messages(r, topic, 0, 21, 20)
+		msgs[5].Key, msgs[5].Value = []byte("huge"), []byte(`"`+strings.Repeat("x", 2000)+`"`)
+		n, err := s.Publish(within(t), msgs)
+		if n != len(msgs) {
+			t.Fatalf("%d accepted, %v", n, err)
+		}
+		return n, r, msgs
+	}
+	for range 2 {
+		n, r, msgs := publish()
+		if err := r.Wait(within(t), n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Result(&msgs[4]); err != nil {
+			t.Fatalf("a message before the large one: %v", err)
+		}
+		_, err := r.Result(&msgs[5])
+		if err == nil || !strings.Contains(err.Error(), topic) || !strings.Contains(err.Error(), "huge") || !strings.Contains(err.Error(), "Exceed maximum message size") {
+			t.Fatalf("the error is %v", err)
+		}
+		t.Log(err)
+		sinktest.CheckExact(t, "limit", without(read(t, c, topic)), sequences(1, 25))
+		if err := s.Reset(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest(t, b, http.MethodDelete, name.path()+"/maxMessageSize", "")
+	for {
+		n, r, msgs := publish()
+		if err := r.Wait(within(t), n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Result(&msgs[19]); err == nil {
+			break
+		}
+		if err := s.Reset(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sinktest.CheckExact(t, "limit", without(read(t, c, topic)), sequences(1, 40))
+}
+
+// without leaves out the messages of waitForLimit.
+func without(stored []sinktest.Stored) []sinktest.Stored {
+	var out []sinktest.Stored
+	for i := range stored {
+		if sinktest.Seq(&stored[i]) >= 0 {
+			out = append(out, stored[i])
+		}
+	}
+	return out
+}
+
+// waitForLimit returns when the broker has learned of the topic's policy, which it asks for on
+// a second topic with the same limit: our sink holds the first alone.
+func waitForLimit(t testing.TB, c pulsarclient.Client, topic string) {
+	t.Helper()
+	time.Sleep(3 * time.Second)
+}
+
+// With an admin URL the topic's limit is known, and the message refused in order.
+func TestTopicLimitKnown(t *testing.T) {
+	b := testenv.NewPulsar(t, "topicLevelPoliciesEnabled=true")
+	keep(t, b, "public/default", false)
+	topic := b.Topic()
+	name, _ := parseTopic(topic)
+	rest(t, b, http.MethodPut, name.path(), "")
+	rest(t, b, http.MethodPost, name.path()+"/maxMessageSize", "1000")
+	for {
+		a := newAdmin(&Options{AdminURL: b.AdminURL})
+		size, err := a.maxMessageSize(within(t), name)
+		a.close()
+		if err == nil && size == 1000 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s := open(t, options(b, "limit"))
+	r := sinktest.NewRecorder(nil)
+	msgs := sinktest.Messages(r, topic, 0, 1, 10)
+	msgs[5].Value = []byte(`"` + strings.Repeat("x", 2000) + `"`)
+	n, err := s.Publish(within(t), msgs)
+	if n > 5 {
+		if werr := r.Wait(within(t), n); werr != nil {
+			t.Fatal(werr)
+		}
+		_, err = r.Result(&msgs[5])
+	}
+	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), topic) {
+		t.Fatalf("the error is %v", err)
+	}
+	if err := s.Flush(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	sinktest.CheckExact(t, "limit", read(t, testClient(t, b), topic), sequences(1, 5))
+}
+
+func TestDeduplicationOff(t *testing.T) {
+	b := testenv.Pulsar(t)
+	ns := "public/" + testenv.Name(t)
+	keep(t, b, ns, true)
+	rest(t, b, http.MethodPost, "namespaces/"+ns+"/deduplication", "false")
+	topic := "persistent://" + ns + "/t"
+	o := options(b, "off")
+	o.CheckTopics = []string{topic}
+	s := open(t, o)
+	r := sinktest.NewRecorder(nil)
+	msgs := sinktest.Messages(r, topic, 0, 1, 10)
+	if _, err := s.Publish(within(t), msgs); err != nil {
+		t.Fatal(err)
+	}
+	command := "pulsar-admin namespaces set-deduplication " + ns + " --enable"
+	for s.Status().Err == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for st := s.Status(); !strings.Contains(st.Err.Error(), command); st = s.Status() {
+		if st.Retries > 20 {
+			t.Fatalf("the status is %v", st.Err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if done, _ := r.Count(); done != 0 {
+		t.Fatal("done without deduplication")
+	}
+	found := false
+	for _, f := range s.Check(within(t)) {
+		t.Logf("%+v", f)
+		found = found || f.Severity == sink.SeverityError && f.Remedy == command
+	}
+	if !found {
+		t.Error("Check does not say so")
+	}
+	// It goes on by itself once that is mended.
+	rest(t, b, http.MethodPost, "namespaces/"+ns+"/deduplication", "true")
+	if err := s.Flush(within(t)); err != nil {
+		t.Fatal(err)
+	}
+
+	rest(t, b, http.MethodPost, "namespaces/"+ns+"/deduplication", "false")
+	o.Sink, o.WithoutDeduplication = "off2", true
+	s2 := open(t, o)
+	send(t, s2, "persistent://"+ns+"/t2", 1, 10)
+}
+
+func TestCheck(t *testing.T) {
+	b, ns := retained(t)
+	o := options(b, "check")
+	o.CheckTopics = []string{"persistent://" + ns + "/{table}", "persistent://public/no-such-namespace/t"}
+	s := open(t, o)
+	got := s.Check(within(t))
+	bad := 0
+	for _, f := range got {
+		t.Logf("%+v", f)
+		if strings.Contains(f.Where, ns) {
+			t.Errorf("nothing is wrong with %s", ns)
+		}
+		if f.Severity == sink.SeverityError {
+			bad++
+		}
+	}
+	if bad == 0 {
+		t.Error("the missing namespace was not found")
+	}
+	o.URL = "pulsar://127.0.0.1:1"
+	s = open(t, o)
+	got = s.Check(within(t))
+	if len(got) == 0 || got[0].Severity != sink.SeverityError {
+		t.Errorf("a broker that is away: %+v", got)
+	}
+}
+
+// A missing topic is created with its partitions, and one that exists keeps its own.
+func TestTopics(t *testing.T) {
+	b, ns := retained(t)
+	o := options(b, "topics")
+	o.Topics.Partitions = 3
+	s := open(t, o)
+	name, _ := parseTopic("persistent://" + ns + "/five")
+	rest(t, b, http.MethodPut, name.path()+"/partitions", "5")
+	plain, _ := parseTopic("persistent://" + ns + "/plain")
+	rest(t, b, http.MethodPut, plain.path(), "")
+	for topic, want := range map[string]int32{"new": 3, "five": 5, "plain": 1} {
+		topic = "persistent://" + ns + "/" + topic
+		for range 2 {
+			if n, err := s.Partitions(within(t), topic); err != nil || n != want {
+				t.Errorf("Partitions(%s) = %d, %v; want %d", topic, n, err, want)
+			}
+		}
+	}
+	// I5: pinned.
+	rest(t, b, http.MethodPost, name.path()+"/partitions", "7")
+	if n, err := s.Partitions(within(t), name.full); err != nil || n != 5 {
+		t.Errorf("Partitions = %d, %v after a change", n, err)
+	}
+	o.Topics.Create = false
+	s = open(t, o)
+	if _, err := s.Partitions(within(t), "persistent://"+ns+"/missing"); err == nil || !strings.Contains(err.Error(), "create-partitioned-topic -p 3") {
+		t.Errorf("a missing topic: %v", err)
+	}
+}
+
+// jwt signs {"sub": role} with HS256.
+func jwt(role string, key []byte) string {
+	enc := base64.RawURLEncoding
+	text := enc.EncodeToString([]byte(`{"alg":"HS256"}`)) + "." + enc.EncodeToString([]byte(`{"sub":"`+role+`"}`))
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return text + "." + enc.EncodeToString(mac.Sum(nil))
+}
+
+func TestTokens(t *testing.T) {
+	key := make([]byte, 32)
+	for i := range key {
+		key[i] = byte(i)
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := testenv.NewPulsar(t, "authenticationEnabled=true",
+		"authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+		"tokenSecretKey=file://"+file, "brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken",
+		"brokerClientAuthenticationParameters=token:"+jwt("admin", key), "superUserRoles=admin", "webServicePortAuthentication=false")
+	topic := b.Topic()
+	o := options(b, "tokens")
+	o.Token = jwt("writer", key)
+	o.AdminURL = ""
+	s := open(t, o)
+	send(t, s, topic, 1, 10)
+
+	o.Token = jwt("writer", []byte("another key of some thirty bytes"))
+	s = open(t, o)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	if _, err := s.Partitions(ctx, topic); err == nil {
+		t.Fatal("a wrong token was accepted")
+	}
+	r := sinktest.NewRecorder(nil)
+	if _, err := s.Publish(within(t), sinktest.Messages(r, topic, 0, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for s.Status().Err == nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := s.Status().Err; !strings.Contains(err.Error(), "check the token") || strings.Contains(err.Error(), o.Token) {
+		t.Errorf("the status is %v", err)
+	}
+}
+
+// With the broker away from the start nothing fails; all is sent when it comes.
+func TestBrokerAwayAtFirst(t *testing.T) {
+	b := testenv.NewPulsar(t)
+	keep(t, b, "public/default", false)
+	topic := b.Topic()
+	b.Kill()
+	o := options(b, "away")
+	o.AdminURL = ""
+	s := open(t, o)
+	r := sinktest.NewRecorder(nil)
+	if _, err := s.Publish(within(t), sinktest.Messages(r, topic, 0, 1, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for s.Status().Err == nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Log(s.Status().Err)
+	b.Restart()
+	if err := s.Flush(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, failed := r.Count(); failed > 0 {
+		t.Fatalf("%d failed", failed)
+	}
+	sinktest.CheckExact(t, "away", read(t, testClient(t, b), topic), sequences(1, 100))
+	if s.Status().Err != nil {
+		t.Error(s.Status().Err)
+	}
+}
