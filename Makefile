@@ -30,8 +30,10 @@ build:
 prepare:
 	testenv/prepare.sh
 
-# The servers that the tests started end with them, also on Ctrl-C; the exit code is the tests'.
+# Downloads first, since they are not the tests' time. The servers that the tests started end with them, also
+# on Ctrl-C; the exit code is the tests'.
 test: prepare
+	testenv/servers.sh fetch
 	trap 'testenv/servers.sh down' EXIT; trap 'exit 130' INT TERM; \
 	go test -json -race -tags integration -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./... | go run ./test/report
 
