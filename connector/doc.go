@@ -29,7 +29,8 @@
 // whose name and type agree, the declared type, tinyint(1) and MariaDB's UUID, INET4, INET6 and JSON. It is asked when a
 // definition is first seen by a Read and again after DDL that names the table. Where the table is gone or may not
 // be looked at, the log's own types remain: so a replay after DROP or a change of tinyint(1) to tinyint may show a column's
-// declared type otherwise than the first time. Neither key, count nor order of messages depends on it.
+// declared type otherwise than the first time. Count and order of messages never depend on it; the key does where it holds a
+// MariaDB UUID or INET column, which the log shows as BINARY: do not take SELECT away while such tables are captured.
 //
 // # Positions
 //
