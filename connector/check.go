@@ -113,9 +113,6 @@ func (k *checker) logging() {
 	if im := v["binlog_row_image"]; im != "" && im != "FULL" {
 		k.add(Warning, setGlobal(k.sv, "binlog_row_image", "FULL"), "binlog_row_image is %s: messages lack the columns that the log lacks", im)
 	}
-	if o := v["binlog_row_value_options"]; o != "" {
-		k.add(Error, setGlobal(k.sv, "binlog_row_value_options", "''"), "binlog_row_value_options is %s: partial JSON is not supported", o)
-	}
 	if v["binlog_checksum"] == "NONE" {
 		k.add(Warning, setGlobal(k.sv, "binlog_checksum", "CRC32"), "binlog_checksum is NONE: damaged bytes cannot be told from data")
 	}

@@ -514,11 +514,6 @@ func TestStops(t *testing.T) {
 			stops("two phases", plain, "XA START 'x'", "INSERT INTO shop.t VALUES (2,1)", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
 			stops("binlog_row_metadata=FULL", plain, "SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO shop.t VALUES (3,1)")
 			s.Exec("SET GLOBAL binlog_row_metadata=FULL")
-			if kind == "mysql" {
-				s.Exec("CREATE TABLE shop.j (id INT PRIMARY KEY, j JSON)")
-				s.Exec(`INSERT INTO shop.j VALUES (1, '{"a": 1, "b": "xxxxxxxxxxxxxxxxxxxxxxxxx"}')`)
-				stops("partial JSON", plain, "SET SESSION binlog_row_value_options=PARTIAL_JSON", "UPDATE shop.j SET j=JSON_SET(j,'$.a',2)", "SET SESSION binlog_row_value_options=''")
-			}
 			// The log moves on and is purged.
 			con := newConnector(t, s, "latest", "shop.*")
 			from := start(t, con)

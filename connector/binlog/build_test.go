@@ -155,6 +155,9 @@ func rowsBody(t EventType, id uint64, n int) []byte {
 		images = 2
 	}
 	for i := range n * images {
+		if t == TypePartialUpdateRows && i%2 == 1 {
+			p = append(p, 0) // value options: no partial column
+		}
 		p = append(p, 0)
 		p = binary.LittleEndian.AppendUint32(p, uint32(i))
 	}

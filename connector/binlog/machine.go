@@ -727,10 +727,6 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 		}
 		m.state = inside
 	}
-	if h.Partial {
-		return m.stopTable(start, ref.def, "an update was logged with partial JSON, which is not supported yet",
-			"on the source: SET GLOBAL binlog_row_value_options='' (and PERSIST it), reconnect its clients; then move the cursor on with: binlogmq cursor set", nil)
-	}
 	if m.maria&mariaPreparedXA != 0 {
 		return m.twoPhase(start, m.xid)
 	}
@@ -741,7 +737,12 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	if columns != len(ref.table.Columns) {
 		return malformed("table %s.%s: rows event of %d columns behind a table map of %d", ref.def.schema, ref.def.name, columns, len(ref.table.Columns))
 	}
-	n, err := event.CountRows(ref.table, h.Op, im, raw)
+	var n int
+	if h.Partial {
+		n, err = event.CountPartialRows(ref.table, im, raw)
+	} else {
+		n, err = event.CountRows(ref.table, h.Op, im, raw)
+	}
 	if err != nil {
 		return malformed("%v", err)
 	}
@@ -757,7 +758,7 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	e := m.alloc.event(len(raw))
 	own, ownImages := m.own(r, h.compressed, im, raw)
 	*e = event.Event{
-		Kind: event.Rows, Op: h.Op, ServerID: r.ServerID, Rows: uint32(n), Ordinal: m.ordinal + 1, Index: m.rows, Time: int64(r.Time) * 1e6,
+		Kind: event.Rows, Op: h.Op, Partial: h.Partial, ServerID: r.ServerID, Rows: uint32(n), Ordinal: m.ordinal + 1, Index: m.rows, Time: int64(r.Time) * 1e6,
 		File: m.file, Start: start, Next: next, Txn: m.txn, Table: ref.table, Images: ownImages, Raw: own,
 		Size: sizeofEvent + len(raw) + len(im.Before) + len(im.After),
 	}
