@@ -43,14 +43,17 @@ test-unit:
 lint:
 	unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted"; exit 1; }
 	go vet ./...
-	go vet -tags integration ./...
-	go run $(STATICCHECK) -tags integration ./...
+	go vet -tags integration,bench ./...
+	go run $(STATICCHECK) -tags integration,bench ./...
 	go run $(ARCH_LINT) check --project-path . --output-color=false
 	for script in .ci/run $$(git ls-files '*.sh'); do bash -n $$script; done
 	if command -v shellcheck >/dev/null; then shellcheck -S warning -x .ci/run $$(git ls-files '*.sh'); fi
 
-bench: prepare
-	test/bench/run.sh
+# On real servers first, then each package's own.
+bench: prepare build
+	trap 'testenv/servers.sh down' EXIT; trap 'exit 130' INT TERM; \
+	BINLOGMQ_TEST_BINARY=$(CURDIR)/bin/binlogmq go test -tags bench -count=1 -v -timeout $(TEST_TIMEOUT) ./test/bench
+	go test -run '^$$' -bench . -benchmem ./...
 
 # One target at a time: go test fuzzes no more in one call.
 fuzz:
