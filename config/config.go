@@ -37,6 +37,7 @@ type Source struct {
 	ServerID    uint32   `yaml:"server_id"`
 	Heartbeat   Duration `yaml:"heartbeat"`
 	DialTimeout Duration `yaml:"dial_timeout"`
+	MaxEvent    Bytes    `yaml:"max_event"`
 }
 
 // TLS configures an encrypted connection. An empty section means: verify the
@@ -210,6 +211,7 @@ func (c *Config) setDefaults() {
 		def(&d.DetachAfter, Duration(5*time.Second))
 		def(&d.Source.Heartbeat, Duration(time.Second))
 		def(&d.Source.DialTimeout, Duration(10*time.Second))
+		def(&d.Source.MaxEvent, 256<<20)
 		for j := range d.Sinks {
 			d.Sinks[j].setDefaults()
 		}

@@ -56,6 +56,7 @@ func newConnector(d *config.Destination, log *slog.Logger) (*connector.Connector
 		SchemaFrom:  d.Schema,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),
+		MaxEvent:    int(d.Source.MaxEvent),
 		Logger:      log,
 	})
 }
