@@ -63,7 +63,7 @@ func harness(brokers []string, o Options) sinktest.Harness {
 
 func withAdmin(t testing.TB, brokers []string, f func(context.Context, *kadm.Client) error) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
