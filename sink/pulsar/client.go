@@ -81,6 +81,9 @@ func call[T any](ctx context.Context, wg *sync.WaitGroup, f func() (T, error), d
 	})
 	select {
 	case r := <-done:
+		if r.err != nil {
+			r.err = flat{r.err}
+		}
 		return r.v, r.err
 	case <-ctx.Done():
 		var zero T
@@ -233,3 +236,9 @@ func (r *reconnect) Reset()                    { r.b = backoff{} }
 func isMissing(err error) bool {
 	return errors.Is(err, pulsarclient.ErrTopicNotfound) || strings.Contains(err.Error(), "TopicNotFound")
 }
+
+// flat is an error on one line; the client joins its errors with line ends.
+type flat struct{ error }
+
+func (f flat) Error() string { return strings.ReplaceAll(f.error.Error(), "\n", "; ") }
+func (f flat) Unwrap() error { return f.error }

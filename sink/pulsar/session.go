@@ -210,7 +210,7 @@ func (l *lane) open() bool {
 	for wait := (backoff{}); ; n.sink.retries.Add(1) {
 		err := l.attempt()
 		if n.ctx.Err() != nil {
-			n.sink.trouble(l, nil)
+			n.sink.forget(l)
 			return false
 		}
 		n.sink.trouble(l, explain(err, l.where, n.sink.opt.producerName(), n.back.complaint(), time.Since(begun)))
@@ -218,7 +218,7 @@ func (l *lane) open() bool {
 			return true
 		}
 		if !wait.sleep(n.ctx) {
-			n.sink.trouble(l, nil)
+			n.sink.forget(l)
 			return false
 		}
 	}
@@ -313,7 +313,7 @@ func (n *session) watch() {
 	for {
 		select {
 		case <-n.ctx.Done():
-			n.sink.trouble(n, nil)
+			n.sink.forget(n)
 			return
 		case now := <-tick.C:
 			n.look(now, timeout)

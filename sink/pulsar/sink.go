@@ -323,6 +323,13 @@ func (s *Sink) trouble(what any, err error) {
 	}
 }
 
+// forget drops what is of no interest any more, without a word.
+func (s *Sink) forget(what any) {
+	s.mu.Lock()
+	delete(s.troubles, what)
+	s.mu.Unlock()
+}
+
 func (s *Sink) suspect(key laneKey) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
