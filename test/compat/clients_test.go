@@ -39,11 +39,7 @@ var (
 const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
-	// The Pulsar client of the tests leaves these behind when it is closed.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar/internal.(*connectionPool).checkAndCleanIdleConnections"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+	goleak.VerifyTestMain(m)
 }
 
 // java runs a program of java/ with the lines as its input and returns the lines that it printed.

@@ -5,6 +5,7 @@ package compat
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -60,7 +61,7 @@ func publish(t testing.TB, s sink.Sink, topic string, kafka bool) []sink.Message
 			Key: k, Value: values[i/len(keys)%len(values)], Headers: headers[i/len(keys)/len(values)],
 		})
 	}
-	msgs = append(msgs, sink.Message{Topic: topic, Partition: 0, Sequence: int64(len(msgs) + 1), Time: 1700000000123, Owner: o, Key: []byte("large"), Value: bytes.Repeat(random, 60)})
+	msgs = append(msgs, sink.Message{Topic: topic, Partition: 0, Sequence: int64(len(msgs) + 1), Time: 1700000000123, Owner: o, Key: []byte("large"), Value: bytes.Repeat(random, 30)})
 	o.wg.Add(len(msgs))
 	if _, err := s.Publish(ctx, msgs); err != nil {
 		t.Fatal(err)
@@ -77,6 +78,9 @@ func shape(key, value []byte, partition int32, headers []string) string {
 	null := func(b []byte) string {
 		if b == nil {
 			return "null"
+		}
+		if len(b) > 1000 {
+			return fmt.Sprintf("%d bytes %x", len(b), sha256.Sum256(b))
 		}
 		return strconv.Quote(string(b))
 	}

@@ -3,9 +3,13 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.time.LocalDate;
+import java.time.LocalTime;
+import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
@@ -16,7 +20,10 @@ import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
 import org.apache.flink.table.api.DataTypes;
 import org.apache.flink.table.connector.format.DecodingFormat;
+import org.apache.flink.table.data.ArrayData;
+import org.apache.flink.table.data.MapData;
 import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.data.TimestampData;
 import org.apache.flink.table.factories.DeserializationFormatFactory;
 import org.apache.flink.table.runtime.connector.source.ScanRuntimeProviderContext;
 import org.apache.flink.table.types.DataType;
@@ -33,10 +40,11 @@ import org.apache.flink.util.UserCodeClassLoader;
  *
  * <p>Arguments: FORMAT|TABLE|ROW&lt;...&gt;..., a row type of Flink SQL for each table. Standard input: FORMAT TABLE VALUE
  * lines, the value in base64. Prints one JSON object a message: the rows that it gave, each with its kind, its columns
- * and the metadata columns as text.
+ * and the metadata columns as text; or why it refused the message. The VALUE null is a tombstone.
  */
 public class FlinkReader {
-  private record Table(DeserializationSchema<RowData> schema, List<String> names, List<RowData.FieldGetter> getters) {}
+  private record Table(
+      DeserializationSchema<RowData> schema, List<String> names, List<DataType> types, List<RowData.FieldGetter> getters) {}
 
   public static void main(String[] args) throws Exception {
     Map<String, Table> tables = new HashMap<>();
@@ -50,7 +58,7 @@ public class FlinkReader {
       String[] words = line.split(" ", -1);
       Table t = tables.get(words[0] + ' ' + words[1]);
       List<String> rows = new ArrayList<>();
-      byte[] value = Base64.getDecoder().decode(words[2]);
+      byte[] value = words[2].equals("null") ? null : Base64.getDecoder().decode(words[2]);
       try {
         t.schema.deserialize(value, new Collector<>() {
           @Override
@@ -62,7 +70,8 @@ public class FlinkReader {
           public void close() {}
         });
       } catch (Exception e) {
-        throw new IllegalStateException(line + " " + new String(value, StandardCharsets.UTF_8), e);
+        out.println("{\"refused\":\"" + base64(e + ": " + e.getCause()) + "\"}");
+        continue;
       }
       out.println("[" + String.join(",", rows) + "]");
     }
@@ -101,40 +110,43 @@ public class FlinkReader {
     for (int i = 0; i < types.size(); i++) {
       getters.add(RowData.createFieldGetter(types.get(i).getLogicalType(), i));
     }
-    return new Table(schema, names, getters);
+    return new Table(schema, names, types, getters);
   }
 
   private static String show(Table t, RowData row) {
     StringBuilder b = new StringBuilder("{\"kind\":\"").append(row.getRowKind().shortString()).append("\",\"row\":{");
     for (int i = 0; i < t.names.size(); i++) {
       Object v = t.getters.get(i).getFieldOrNull(row);
-      String value = v == null ? "null" : '"' + base64(text(v)) + '"';
+      String value = v == null ? "null" : '"' + base64(text(v, t.types.get(i).getLogicalType())) + '"';
       b.append(i == 0 ? "" : ",").append('"').append(t.names.get(i)).append("\":").append(value);
     }
     return b.append("}}").toString();
   }
 
-  private static String text(Object v) {
-    if (v instanceof org.apache.flink.table.data.TimestampData ts) {
-      // As MySQL shows it, with six digits.
-      return ts.toLocalDateTime().format(java.time.format.DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSSSSS"));
+  /** The value as MySQL shows it, times with six digits and bytes in hexadecimal. */
+  private static String text(Object v, LogicalType type) {
+    switch (type.getTypeRoot()) {
+      case DATE:
+        return LocalDate.ofEpochDay((int) v).toString();
+      case TIME_WITHOUT_TIME_ZONE:
+        return LocalTime.ofNanoOfDay((int) v * 1_000_000L).format(DateTimeFormatter.ISO_LOCAL_TIME);
+      case TIMESTAMP_WITHOUT_TIME_ZONE:
+      case TIMESTAMP_WITH_LOCAL_TIME_ZONE:
+        return ((TimestampData) v).toLocalDateTime().format(DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSSSSS"));
+      case VARBINARY:
+        return HexFormat.of().formatHex((byte[]) v);
+      case ARRAY:
+        ArrayData array = (ArrayData) v;
+        List<String> words = new ArrayList<>();
+        for (int i = 0; i < array.size(); i++) {
+          words.add(array.getString(i).toString());
+        }
+        return String.join(",", words);
+      case MAP:
+        return "of " + ((MapData) v).size();
+      default:
+        return v.toString();
     }
-    if (v instanceof org.apache.flink.table.data.ArrayData array) {
-      List<String> words = new ArrayList<>();
-      for (int i = 0; i < array.size(); i++) {
-        words.add(array.getString(i).toString());
-      }
-      return String.join(",", words);
-    }
-    if (v instanceof org.apache.flink.table.data.GenericMapData map) {
-      Map<String, Object> sorted = new java.util.TreeMap<>();
-      for (int i = 0; i < map.size(); i++) {
-        var key = map.keyArray().getString(i);
-        sorted.put(key.toString(), map.get(key));
-      }
-      return sorted.toString();
-    }
-    return v.toString();
   }
 
   private static String base64(String s) {

@@ -1,0 +1,95 @@
+//go:build integration
+
+package compat
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestFlinkConditions shows what a table declared in Flink SQL must heed. None of it is a matter of how binlogmq writes a
+// message: the originals' messages are read alike.
+func TestFlinkConditions(t *testing.T) {
+	const refused = "refused"
+	tests := []struct {
+		name, format, row, value string
+		want                     string // the kind and the column v of each row, or refused
+	}{
+		// "" is a tombstone.
+		{"a tombstone is passed over", "canal-json", "INT", "", ""},
+		{"a tombstone is passed over", "maxwell", "INT", "", ""},
+		{"DDL stops the job", "canal-json", "INT", `{"data":null,"database":"s","isDdl":true,"sql":"ALTER TABLE t ADD c INT","table":"t","type":"ALTER"}`, refused},
+		{"DDL stops the job", "maxwell", "INT", `{"type":"table-alter","database":"s","table":"t","ts":1700000000000,"sql":"ALTER TABLE t ADD c INT"}`, refused},
+		{"CREATE is passed over", "canal-json", "INT", `{"data":null,"database":"s","isDdl":true,"sql":"CREATE TABLE t (v INT)","table":"t","type":"CREATE"}`, ""},
+		{"TINYINT(1) is a number", "canal-json", "TINYINT", canalInsert(`"1"`), "+I 1"},
+		{"TINYINT(1) as BOOLEAN is always false", "canal-json", "BOOLEAN", canalInsert(`"1"`), "+I false"},
+		{"TINYINT(1) as BOOLEAN is always false", "maxwell", "BOOLEAN", maxwellInsert(`1`), "+I false"},
+		{"bytes need binary: base64", "canal-json", "BYTES", canalInsert(`"AP+A"`), "+I 00ff80"},
+		{"bytes in latin1 are text", "canal-json", "STRING", canalInsert(`"\u0000ÿ"`), "+I \x00ÿ"},
+		{"bytes in latin1 are no BYTES", "canal-json", "BYTES", canalInsert(`"\u0000ÿ"`), refused},
+		{"all digits of a DECIMAL", "maxwell", "DECIMAL(38,10)", maxwellInsert(`1234567890123456789012345678.0123456789`), "+I 1234567890123456789012345678.0123456789"},
+		{"all digits of a BIGINT UNSIGNED", "maxwell", "DECIMAL(20,0)", maxwellInsert(`18446744073709551615`), "+I 18446744073709551615"},
+		{"BIGINT UNSIGNED is no BIGINT", "canal-json", "BIGINT", canalInsert(`"18446744073709551615"`), refused},
+		{"BIGINT UNSIGNED is no BIGINT", "maxwell", "BIGINT", maxwellInsert(`18446744073709551615`), refused},
+		{"a JSON document is text", "canal-json", "STRING", canalInsert(`"{\"a\": [1, 2.50]}"`), `+I {"a": [1, 2.50]}`},
+		{"a JSON document is nested", "maxwell", "STRING", maxwellInsert(`{"a":[1,2.5]}`), `+I {"a":[1,2.5]}`},
+		{"a SET is an array", "maxwell", "ARRAY<STRING>", maxwellInsert(`["x","z"]`), "+I x,z"},
+		{"a TIME of more than a day needs STRING", "canal-json", "TIME(0)", canalInsert(`"25:00:00"`), refused},
+		{"a TIME of more than a day needs STRING", "canal-json", "STRING", canalInsert(`"-838:59:59"`), "+I -838:59:59"},
+		{"a zero date needs STRING", "maxwell", "DATE", maxwellInsert(`"0000-00-00"`), refused},
+		{"a zero date needs STRING", "maxwell", "STRING", maxwellInsert(`"0000-00-00"`), "+I 0000-00-00"},
+		{"NULL before and after", "canal-json", "INT", `{"data":[{"v":null}],"database":"s","es":1,"isDdl":false,"old":[{"v":"1"}],"table":"t","ts":1,"type":"UPDATE"}`, "-U 1, +U NULL"},
+		{"NULL before and after", "maxwell", "INT", `{"database":"s","table":"t","type":"update","ts":1,"data":{"v":1},"old":{"v":null}}`, "-U NULL, +U 1"},
+		{"nothing changed", "canal-json", "INT", `{"data":[{"v":"1"}],"database":"s","es":1,"isDdl":false,"old":[{}],"table":"t","ts":1,"type":"UPDATE"}`, "-U 1, +U 1"},
+		{"nothing changed", "maxwell", "INT", `{"database":"s","table":"t","type":"update","ts":1,"data":{"v":1},"old":{}}`, "-U 1, +U 1"},
+	}
+	var args, input []string
+	seen := map[string]bool{}
+	for _, tt := range tests {
+		if arg := tt.format + "|" + tt.row + "|ROW<v " + tt.row + ">"; !seen[arg] {
+			seen[arg] = true
+			args = append(args, arg)
+		}
+		value := "null"
+		if tt.value != "" {
+			value = encode([]byte(tt.value))
+		}
+		input = append(input, tt.format+" "+tt.row+" "+value)
+	}
+	lines := java(t, flink, "FlinkReader", input, args...)
+	if len(lines) != len(tests) {
+		t.Fatalf("%d answers to %d messages", len(lines), len(tests))
+	}
+	for i, tt := range tests {
+		var no struct{ Refused []byte }
+		var rows []struct {
+			Kind string
+			Row  struct{ V *[]byte }
+		}
+		var got []string
+		if json.Unmarshal(lines[i], &no) == nil && no.Refused != nil {
+			got = []string{refused}
+		} else if err := json.Unmarshal(lines[i], &rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			v := "NULL"
+			if r.Row.V != nil {
+				v = string(*r.Row.V)
+			}
+			got = append(got, r.Kind+" "+v)
+		}
+		if g := strings.Join(got, ", "); g != tt.want {
+			t.Errorf("%s, %s as %s: %q, want %q; %s", tt.name, tt.format, tt.row, g, tt.want, no.Refused)
+		}
+	}
+}
+
+func canalInsert(v string) string {
+	return `{"data":[{"v":` + v + `}],"database":"s","es":1,"isDdl":false,"old":null,"table":"t","ts":1,"type":"INSERT"}`
+}
+
+func maxwellInsert(v string) string {
+	return `{"database":"s","table":"t","type":"insert","ts":1,"data":{"v":` + v + `}}`
+}
