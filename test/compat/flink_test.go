@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFlinkConditions shows what a table declared in Flink SQL must heed. None of it is a matter of how binlogmq writes a
-// message: the originals' messages are read alike.
+// TestFlinkConditions shows what a table declared in Flink SQL must heed: rules of
+// Flink's for any message of these formats.
 func TestFlinkConditions(t *testing.T) {
 	const refused = "refused"
 	tests := []struct {
@@ -26,8 +26,8 @@ func TestFlinkConditions(t *testing.T) {
 		{"TINYINT(1) as BOOLEAN is always false", "canal-json", "BOOLEAN", canalInsert(`"1"`), "+I false"},
 		{"TINYINT(1) as BOOLEAN is always false", "maxwell", "BOOLEAN", maxwellInsert(`1`), "+I false"},
 		{"bytes need binary: base64", "canal-json", "BYTES", canalInsert(`"AP+A"`), "+I 00ff80"},
-		{"bytes in latin1 are text", "canal-json", "STRING", canalInsert(`"\u0000ÿ"`), "+I \x00ÿ"},
-		{"bytes in latin1 are no BYTES", "canal-json", "BYTES", canalInsert(`"\u0000ÿ"`), refused},
+		{"bytes in latin1 are text", "canal-json", "STRING", canalInsert("\"\\u0000\u00ff\u0080\""), "+I \x00\u00ff\u0080"},
+		{"bytes in latin1 are no BYTES", "canal-json", "BYTES", canalInsert("\"\\u0000\u00ff\u0080\""), refused},
 		{"all digits of a DECIMAL", "maxwell", "DECIMAL(38,10)", maxwellInsert(`1234567890123456789012345678.0123456789`), "+I 1234567890123456789012345678.0123456789"},
 		{"all digits of a BIGINT UNSIGNED", "maxwell", "DECIMAL(20,0)", maxwellInsert(`18446744073709551615`), "+I 18446744073709551615"},
 		{"BIGINT UNSIGNED is no BIGINT", "canal-json", "BIGINT", canalInsert(`"18446744073709551615"`), refused},
@@ -39,6 +39,10 @@ func TestFlinkConditions(t *testing.T) {
 		{"a TIME of more than a day needs STRING", "canal-json", "STRING", canalInsert(`"-838:59:59"`), "+I -838:59:59"},
 		{"a zero date needs STRING", "maxwell", "DATE", maxwellInsert(`"0000-00-00"`), refused},
 		{"a zero date needs STRING", "maxwell", "STRING", maxwellInsert(`"0000-00-00"`), "+I 0000-00-00"},
+		{"a partial date needs STRING", "canal-json", "TIMESTAMP(3)", canalInsert(`"2024-01-00 10:00:00"`), refused},
+		{"a TIMESTAMP is none of a zone", "canal-json", "TIMESTAMP(3)", canalInsert(`"2024-01-31 10:00:00.5"`), "+I 2024-01-31 10:00:00.500000"},
+		{"a TIMESTAMP is none of a zone", "canal-json", "TIMESTAMP_LTZ(3)", canalInsert(`"2024-01-31 10:00:00.5"`), refused},
+		{"a TIMESTAMP is none of a zone", "maxwell", "TIMESTAMP_LTZ(3)", maxwellInsert(`"2024-01-31 10:00:00.5"`), refused},
 		{"NULL before and after", "canal-json", "INT", `{"data":[{"v":null}],"database":"s","es":1,"isDdl":false,"old":[{"v":"1"}],"table":"t","ts":1,"type":"UPDATE"}`, "-U 1, +U NULL"},
 		{"NULL before and after", "maxwell", "INT", `{"database":"s","table":"t","type":"update","ts":1,"data":{"v":1},"old":{"v":null}}`, "-U NULL, +U 1"},
 		{"nothing changed", "canal-json", "INT", `{"data":[{"v":"1"}],"database":"s","es":1,"isDdl":false,"old":[{}],"table":"t","ts":1,"type":"UPDATE"}`, "-U 1, +U 1"},
