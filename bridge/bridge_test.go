@@ -412,6 +412,47 @@ func TestStopI3(t *testing.T) {
 	}
 }
 
+// TestStopSendsWhatComesBeforeI3: of the batch and the event that hold a row that cannot be encoded, everything before
+// that row is sent, and nothing of the row: else it would be lost to whoever moves the cursor behind the row.
+func TestStopSendsWhatComesBeforeI3(t *testing.T) {
+	h := randomHistory(t, rand.New(rand.NewPCG(7, 7)), 200)
+	split := 0
+	for i, w := range h.want { // a key change of the last part, whose second half fails
+		if w.sub == 1 && i < len(h.want)-20 {
+			split = i
+		}
+	}
+	bad := h.want[split].ordinal
+	s := newFaultSink(1, 0)
+	r := start(t, h, &meta.Memory{}, s, 0, func(o *Options) {
+		o.Codec = &textCodec{fail: func(r *event.Row) error {
+			if r.Ordinal == bad && r.Op == event.Insert {
+				return errors.New("this cannot be said in text")
+			}
+			return nil
+		}}
+	})
+	var stop *StopError
+	if err := <-r.result; !errors.As(err, &stop) {
+		t.Fatalf("Run returned %v", err)
+	}
+	s.mu.Lock()
+	for _, w := range h.want {
+		n := s.confirmed[number{w.ordinal, w.sub}]
+		if before := w.ordinal < bad; before != (n > 0) {
+			t.Errorf("message %d.%d confirmed %d times; the bad row is %d", w.ordinal, w.sub, n, bad)
+		}
+	}
+	s.mu.Unlock()
+	r.result <- nil
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOutageI9: while the broker is away nothing is lost, the window stays in its bounds, and it goes on by itself.
 func TestOutageI9(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))

@@ -179,22 +179,26 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 		}
 		x.yield = nil
 	}()
+	var stop error
 	for i := range c.parts {
 		p := &c.parts[i]
 		if p.e.Kind == event.DDL {
-			if err := x.ddl(p.e); err != nil {
-				return err
-			}
-			continue
+			stop = x.ddl(p.e)
+		} else {
+			stop = x.rows(p.e, p.p)
 		}
-		if err := x.rows(p.e, p.p); err != nil {
+		if stop != nil {
+			break
+		}
+	}
+	// I3: what comes before a row that cannot be sent is sent, or it would be lost to
+	// whoever moves the cursor behind that row.
+	if x.s != nil && len(x.s.msgs) > 0 {
+		if err := x.flush(false); err != nil {
 			return err
 		}
 	}
-	if len(x.s.msgs) == 0 {
-		return nil
-	}
-	return x.flush(false)
+	return stop
 }
 
 // fresh takes a new slab.
@@ -233,7 +237,9 @@ func (x *encoder) rows(e *event.Event, p *plan) error {
 				return err
 			}
 		}
+		n, payload := len(x.s.msgs), x.s.payload
 		if err := x.change(x.sc.Row(), p); err != nil {
+			x.s.msgs, x.s.payload = x.s.msgs[:n], payload // no half of a change
 			return err
 		}
 		x.s.rows++
