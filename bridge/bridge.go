@@ -306,7 +306,7 @@ func (b *Bridge) load(ctx context.Context) error {
 		st.next(b.fingerprint)
 		clear(st.Partitions) // of the topics of other routes, perhaps; those in use are learned again
 		b.stats.epochs.Add(1)
-		b.o.Logger.Warn("the sink's configuration changed: a new epoch begins; what was sent after the cursor is sent again under new numbers",
+		b.o.Logger.Warn("the sink's configuration changed, or its cursor was moved: a new epoch begins; what was sent after the cursor is sent again under new numbers",
 			"old_epoch", was, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
 		err = b.adopt(ctx, st)
 	default:

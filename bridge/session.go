@@ -167,8 +167,11 @@ func (s *session) pull(intake, ctx context.Context) {
 			}
 			// The messages on their way are none the worse for it.
 			b.feed(err)
+			var stopped *server.DestinationError
+			if pause.n == 0 && !errors.As(err, &stopped) { // which the server logs
+				b.o.Logger.Warn("no events from the server; trying again until there are", "error", err)
+			}
 			d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
-			b.o.Logger.Warn("no events from the server; trying again", "error", err, "pause", d)
 			if !sleep(intake, d) {
 				return
 			}

@@ -30,7 +30,7 @@ type Finding struct {
 	Severity Severity
 	Address  string // of the source concerned
 	What     string // what was found
-	Remedy   string // the statement or setting that mends it; "" when nothing is to do
+	Remedy   string // what mends it, lines that end with ";" being statements to run; "" when nothing is to do
 }
 
 // Check looks at every address and reports all that it finds, good and bad, in
@@ -57,7 +57,20 @@ type checker struct {
 }
 
 func (k *checker) add(s Severity, remedy, what string, args ...any) {
-	k.found = append(k.found, Finding{s, k.addr, fmt.Sprintf(what, args...), remedy})
+	k.found = append(k.found, Finding{s, k.addr, fmt.Sprintf(what, args...), asLines(remedy)})
+}
+
+// asLines puts the statements of a remedy on lines of their own, ready to be run.
+func asLines(remedy string) string {
+	text := strings.TrimPrefix(remedy, "run on the source: ")
+	if !strings.HasPrefix(text, "SET ") && !strings.HasPrefix(text, "GRANT ") {
+		return remedy
+	}
+	statement, file, more := strings.Cut(text, "; and put ")
+	if statement = strings.TrimSuffix(statement, ";") + ";"; more {
+		statement += "\nand put " + file
+	}
+	return statement
 }
 
 // failed reports an error as judged.
@@ -71,7 +84,7 @@ func (k *checker) failed(err error) {
 		k.add(Error, stop.Remedy, "%s", what)
 		return
 	}
-	k.add(Error, "check address, port, firewall and whether the server runs", "%v", err)
+	k.add(Error, "check address, port, firewall and whether the server runs", "%v", err) // unlike judge's: nothing is tried again
 }
 
 func (k *checker) run(ctx context.Context) {
@@ -166,7 +179,7 @@ func (k *checker) gtids() {
 		return
 	}
 	if m := k.sv.vars["gtid_mode"]; m != "ON" {
-		k.add(Warning, "SET PERSIST enforce_gtid_consistency=ON; then SET PERSIST gtid_mode=OFF_PERMISSIVE, ON_PERMISSIVE and ON, one after the other",
+		k.add(Warning, switchGTIDsOn(m),
 			"gtid_mode is %s: positions are file and offset, which mean nothing on another server after a failover", m)
 		return
 	}
@@ -174,12 +187,8 @@ func (k *checker) gtids() {
 }
 
 func (k *checker) privileges(ctx context.Context) {
-	account := k.c.opt.User
-	if r, err := k.s.query(ctx, "SELECT CURRENT_USER()"); err == nil && r.rows() > 0 {
-		user, host, _ := strings.Cut(r.text(0, 0), "@")
-		account = "'" + user + "'@'" + host + "'"
-	}
-	grant := func(what string) string { return "GRANT " + what + " ON *.* TO " + account }
+	k.c.learnAccount(ctx, k.s)
+	grant := func(what string) string { return "GRANT " + what + " ON *.* TO " + k.c.accountName() + ";" }
 	client := "REPLICATION CLIENT"
 	if k.sv.mariaDB {
 		client = "BINLOG MONITOR"
@@ -223,6 +232,19 @@ func (k *checker) privileges(ctx context.Context) {
 		}
 		k.add(sev, grant("SELECT"), "user %s may not see the tables in information_schema: %s", k.c.opt.User, why)
 	}
+}
+
+// switchGTIDsOn returns the statements that lead from a gtid_mode to ON, which
+// the server takes one step at a time.
+func switchGTIDsOn(mode string) string {
+	steps := "SET PERSIST enforce_gtid_consistency=ON;"
+	for _, m := range []string{"OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"} {
+		if mode == "ON_PERMISSIVE" && m == "OFF_PERMISSIVE" || mode == m {
+			continue
+		}
+		steps += "\nSET PERSIST gtid_mode=" + m + ";"
+	}
+	return steps
 }
 
 func denied(err error) bool {

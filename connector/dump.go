@@ -63,7 +63,7 @@ func (c *Connector) dump(ctx context.Context, s *session, sv *server, id identit
 	_ = nc.SetDeadline(time.Now().Add(c.opt.DialTimeout))
 	defer func() { _ = nc.SetWriteDeadline(time.Time{}) }()
 	if err := s.register(id); err != nil {
-		return fmt.Errorf("%s: registering as a replica: %w", s.addr, err)
+		return fmt.Errorf("%s: %w: %w", s.addr, errRegister, err)
 	}
 	s.conn.ResetSequence()
 	var cmd []byte

@@ -1,7 +1,9 @@
 package connector
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
@@ -17,6 +19,31 @@ func (c *Connector) stop(what, remedy string, err error) *StopError {
 }
 
 const largeRemedy = "raise the limit on events, or move the cursor behind it with: binlogmq cursor set"
+
+// errRegister is in the chain of an error of registering as a replica.
+var errRegister = errors.New("registering as a replica")
+
+// accountName is our account as GRANT wants it: as the server has told, else
+// with a host to fill in.
+func (c *Connector) accountName() string {
+	if a := c.account.Load(); a != nil {
+		return *a
+	}
+	return "'" + c.opt.User + "'@'HOST'"
+}
+
+// learnAccount asks the server which of its accounts we are.
+func (c *Connector) learnAccount(ctx context.Context, s *session) {
+	r, err := s.query(ctx, "SELECT CURRENT_USER()")
+	if err != nil || r.rows() == 0 {
+		return // it is for messages only
+	}
+	name := r.text(0, 0)
+	if i := strings.LastIndexByte(name, '@'); i >= 0 {
+		name = "'" + name[:i] + "'@'" + name[i+1:] + "'"
+		c.account.Store(&name)
+	}
+}
 
 // Server error numbers that the mysql package does not name or that decide here.
 const (
@@ -42,7 +69,11 @@ func (c *Connector) judge(err error) error {
 	if errors.As(err, &se) {
 		code, message = se.Code, se.Message
 	}
-	const grants = "run on the source: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO '<user>'@'<host>'"
+	grants := "run on the source: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO " + c.accountName()
+	if errors.Is(err, errRegister) && code == mysql.ER_ACCESS_DENIED_ERROR {
+		// The login was taken; it is the privilege that is missing.
+		return c.stop("user "+c.opt.User+" may not read the binlog", grants, err)
+	}
 	switch code {
 	case mysql.ER_ACCESS_DENIED_ERROR, 1698, 1862, 3118: // wrong, no, expired password; account locked
 		return c.stop("the source refuses the login of user "+c.opt.User, "check user, password and host of the account", err)
@@ -69,8 +100,22 @@ func (c *Connector) judge(err error) error {
 		}
 		return c.stop("the source cannot send its binlog", "see the source's error log", err)
 	}
+	var dial *net.OpError
+	var lookup *net.DNSError
+	if errors.As(err, &lookup) || errors.As(err, &dial) && dial.Op == "dial" {
+		return &awayError{err}
+	}
 	return err
 }
+
+// awayError is an error of the network, which is retried for ever.
+type awayError struct{ err error }
+
+func (e *awayError) Error() string {
+	return "the source cannot be reached: " + e.err.Error() + "; it is tried again: check address, port, firewall and whether the server runs"
+}
+
+func (e *awayError) Unwrap() error { return e.err }
 
 // evicted reports whether the source cut the stream because another replica
 // with our server id or UUID has connected.

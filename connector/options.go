@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/binlogmq/binlogmq/connector/schema"
@@ -45,8 +46,9 @@ type Connector struct {
 	log  *slog.Logger
 	host string // as registered at the source
 
-	slots slots
-	state status
+	slots   slots
+	state   status
+	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
 }
 
 // New checks the options and returns a Connector. It connects nowhere.

@@ -126,7 +126,6 @@ func (r *reader) run(ctx context.Context) error {
 		}
 		var stop *StopError
 		if err = r.judge(err); errors.As(err, &stop) {
-			r.c.log.Error("reading the source stopped", "error", err)
 			return err
 		}
 		if r.progress {
@@ -401,6 +400,7 @@ func (c *Connector) connect(ctx context.Context) (*session, *server, error) {
 		if err == nil {
 			var sv *server
 			if sv, err = s.server(ctx); err == nil {
+				c.learnAccount(ctx, s)
 				if err = c.checkLogging(sv); err == nil {
 					return s, sv, nil
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/binlogmq/binlogmq/event"
@@ -195,10 +196,12 @@ type DestinationError struct {
 }
 
 func (e *DestinationError) Error() string {
+	// A source's errors name the destination too.
+	cause := strings.TrimPrefix(e.Err.Error(), "destination "+e.Destination+": ")
 	if e.Client != "" {
-		return fmt.Sprintf("destination %s: catch-up reader of client %s stopped: %v", e.Destination, e.Client, e.Err)
+		return fmt.Sprintf("destination %s: catch-up reader of client %s stopped: %s", e.Destination, e.Client, cause)
 	}
-	return fmt.Sprintf("destination %s: reading stopped: %v", e.Destination, e.Err)
+	return fmt.Sprintf("destination %s: reading stopped: %s", e.Destination, cause)
 }
 
 // Unwrap returns the reader's error.

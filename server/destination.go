@@ -170,8 +170,11 @@ func (d *destination) readEnded(f *feed, err error) {
 			err = errors.New("the source ended without an error")
 		}
 		f.err = &DestinationError{Destination: d.name, Client: client, Err: err} // I3: stop, with the error where all can see it
-		d.s.log.Error("reading stopped", "destination", d.name, "client", client, "error", err,
-			"file", f.tail.Position.File, "offset", f.tail.Position.Offset, "ordinal", f.ring.Last())
+		at := []any{"destination", d.name, "error", err, "file", f.tail.Position.File, "offset", f.tail.Position.Offset, "ordinal", f.ring.Last()}
+		if client != "" {
+			at = append(at, "client", client)
+		}
+		d.s.log.Error("reading stopped", at...)
 	}
 	f.wake() // an error to tell, or a parked reader that is asked for again
 	if f == d.main {

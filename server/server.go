@@ -328,7 +328,7 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 			x.cursor, x.nextID = r.Cursor, r.BatchFloor+1
 		case errors.Is(err, meta.ErrNotFound):
 			if x.cursor, err = d.firstCursor(ctx); err != nil {
-				return nil, false, fmt.Errorf("%s: where to start: %w", id, err)
+				return nil, false, err // the source's errors say where they come from
 			}
 		default:
 			return nil, false, fmt.Errorf("%s: %w", id, err)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,22 +44,33 @@ type destination struct {
 	cfg       *config.Destination
 	connector *connector.Connector
 	sinks     []*sinkPart
+	failure   // why it could not begin
 }
 
 type sinkPart struct {
-	cfg    *config.Sink
-	client *server.Client
-	sink   publisher
-	bridge *bridge.Bridge
-
-	mu  sync.Mutex
-	err error // why the bridge has ended
+	cfg     *config.Sink
+	client  *server.Client
+	sink    publisher
+	bridge  *bridge.Bridge
+	failure // why the bridge has ended
 }
 
-func (s *sinkPart) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+// failure remembers why a part has ended. It is safe for concurrent use.
+type failure struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failure) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failure) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
 }
 
 func runCommand(soft, hard context.Context, args []string, out, errs io.Writer) error {
@@ -74,7 +87,7 @@ func runCommand(soft, hard context.Context, args []string, out, errs io.Writer) 
 	err = p.run(soft, hard)
 	switch {
 	case err != nil:
-		p.log.Error("binlogmq ends", "error", err)
+		p.log.Error("binlogmq ends", "error", oneLine(err))
 		return errReported
 	default:
 		p.log.Info("binlogmq ends")
@@ -118,7 +131,7 @@ func (p *program) assemble() error {
 	for i := range p.cfg.Destinations {
 		d := &destination{cfg: &p.cfg.Destinations[i]}
 		p.dests = append(p.dests, d)
-		c, err := newConnector(d.cfg, p.log.With("destination", d.cfg.Name))
+		c, err := newConnector(d.cfg, p.log)
 		if err != nil {
 			return err
 		}
@@ -150,7 +163,9 @@ func (p *program) publish(soft, hard context.Context) error {
 		wg.Go(func() {
 			err := p.publishDestination(soft, hard, d)
 			if err != nil {
-				p.log.Error("destination has stopped", "destination", d.cfg.Name, "error", err)
+				if len(p.dests) > 1 { // else the last line says it
+					p.log.Error("destination has stopped", "destination", d.cfg.Name, "error", oneLine(err))
+				}
 				mu.Lock()
 				failures = append(failures, err)
 				mu.Unlock()
@@ -170,13 +185,12 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 			if soft.Err() != nil {
 				return nil
 			}
-			for _, s := range d.sinks {
-				s.fail(err)
-			}
+			d.fail(err)
 			return err
 		}
 	}
 	if err := p.server.Start(soft, d.cfg.Name); err != nil {
+		d.fail(err)
 		return err
 	}
 	var wg sync.WaitGroup
@@ -184,31 +198,71 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 		wg.Go(func() {
 			// A hard stop cuts what the bridge waits for.
 			defer context.AfterFunc(hard, func() { _ = s.bridge.Drain(hard) })()
-			if err := s.bridge.Run(soft); err != nil && soft.Err() == nil {
-				s.fail(err)
-				p.log.Error("sink has stopped", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
-				// The ring must not wait for it; its cursor stays.
-				if err := s.client.Disconnect(hard); err != nil {
-					p.log.Warn("disconnecting the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
-				}
+			run, end := context.WithCancel(soft)
+			defer end()
+			watch := s.endWithoutSource(run, end)
+			err := s.bridge.Run(run)
+			end()
+			stopped := <-watch
+			switch {
+			case stopped != nil:
+				err = stopped // the server has logged it
+			case err != nil && soft.Err() != nil: // asked to
+				p.log.Warn("the sink ends", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
+				return
+			case err == nil:
+				return
+			}
+			s.fail(err)
+			// The ring must not wait for it; its cursor stays. A bridge that stopped by itself has done so.
+			if err := s.client.Disconnect(hard); err != nil && !errors.Is(err, server.ErrNotSubscribed) {
+				p.log.Warn("disconnecting the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
 			}
 		})
 	}
 	wg.Wait()
 	var errs []error
 	for _, s := range d.sinks {
-		if err := s.failed(); err != nil {
+		// A reader that stopped is the same error for all its sinks.
+		if err := s.failed(); err != nil && !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *sinkPart) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
+// watchPeriod is how often a sink is looked at for a source that has stopped.
+const watchPeriod = 200 * time.Millisecond
+
+// endWithoutSource calls end once reading the source has stopped and everything that was read is acknowledged.
+// Such a stop needs the operator: reading again by ourselves would do no good, or harm. It gives the reason, nil if ctx
+// ended before.
+func (s *sinkPart) endWithoutSource(ctx context.Context, end func()) <-chan error {
+	out := make(chan error, 1)
+	go func() {
+		t := time.NewTicker(watchPeriod)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				out <- nil
+				return
+			case <-t.C:
+			}
+			b := s.bridge.Status()
+			var stopped *server.DestinationError
+			if errors.As(b.Err, &stopped) && b.Batches == 0 {
+				out <- stopped
+				end()
+				return
+			}
+		}
+	}()
+	return out
 }
+
+// oneLine writes joined errors without line breaks.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (p *program) closeSinks(ctx context.Context) {
 	for _, d := range p.dests {
@@ -245,8 +299,9 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects,
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
-	if err := errors.Join(st.Err, src.Err); err != nil {
-		out.Error = err.Error()
+	// Why reading stopped holds what the source said.
+	if err := cmp.Or(d.failed(), st.Err, src.Err); err != nil {
+		out.Error = oneLine(err)
 	}
 	subs := map[string]server.SubscriptionStatus{}
 	for _, s := range st.Subscriptions {
@@ -277,8 +332,13 @@ func (s *sinkPart) report(now time.Time, sub server.SubscriptionStatus) admin.Si
 			out.CursorAge = now.Sub(sub.SavedAt).Seconds()
 		}
 	}
-	if err := errors.Join(s.failed(), b.Err, sub.Err, sub.SaveErr); err != nil {
-		out.Error = err.Error()
+	err := cmp.Or(s.failed(), b.Err, sub.Err)
+	var stopped *server.DestinationError
+	if errors.As(err, &stopped) && stopped.Client == "" {
+		err = nil // the destination's own error
+	}
+	if err := errors.Join(err, sub.SaveErr); err != nil {
+		out.Error = oneLine(err)
 	}
 	return out
 }

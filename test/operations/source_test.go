@@ -1,0 +1,322 @@
+//go:build integration
+
+package operations
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+// user makes an account with these privileges.
+func user(db *testenv.Server, grants ...string) string {
+	name := "u" + fmt.Sprint(time.Now().UnixNano())
+	for _, host := range []string{"localhost", "127.0.0.1"} {
+		db.Exec(fmt.Sprintf("CREATE USER '%s'@'%s' IDENTIFIED BY '%s'", name, host, secret))
+		for _, g := range grants {
+			db.Exec(fmt.Sprintf("GRANT %s ON *.* TO '%s'@'%s'", g, name, host))
+		}
+	}
+	return name
+}
+
+func end(t *testing.T, db *testenv.Server) (file string, offset int) {
+	t.Helper()
+	q := "SHOW MASTER STATUS"
+	if !db.MariaDB() {
+		q = "SHOW BINARY LOG STATUS"
+	}
+	r := db.Query(q)[0]
+	n, err := strconv.Atoi(r[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r[0], n
+}
+
+// TestSourceRefused proves that a source that cannot be read ends the program
+// with one message that says how to mend it.
+func TestSourceRefused(t *testing.T) {
+	db := testenv.NewMySQL(t, "mysql")
+	t.Run("wrong password", func(t *testing.T) {
+		s := newSetup(t, db)
+		s.password = secret
+		s.refused(t, db.Addr, "refuses the login of user repl", "check user, password and host")
+	})
+	t.Run("no privileges", func(t *testing.T) {
+		s := newSetup(t, db)
+		s.user, s.password = user(db), secret
+		s.refused(t, db.Addr, "lacks a privilege", "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO '"+s.user+"'@'127.0.0.1'")
+	})
+	t.Run("no REPLICATION SLAVE", func(t *testing.T) {
+		s := newSetup(t, db)
+		s.user, s.password = user(db, "REPLICATION CLIENT", "SELECT"), secret
+		s.refused(t, db.Addr, "may not read the binlog", "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO '"+s.user+"'@'127.0.0.1'")
+	})
+	t.Run("binlog_format", func(t *testing.T) {
+		db.Exec("SET GLOBAL binlog_format=STATEMENT")
+		defer db.Exec("SET GLOBAL binlog_format=ROW")
+		newSetup(t, db).refused(t, "binlog_format is STATEMENT", "SET PERSIST binlog_format=ROW")
+	})
+	t.Run("start at no file", func(t *testing.T) {
+		s := newSetup(t, db)
+		s.start = "nonsense.000999:4"
+		s.refused(t, "no place nonsense.000999:4", "SHOW BINARY LOGS")
+	})
+	t.Run("start inside a transaction", func(t *testing.T) {
+		s := newSetup(t, db)
+		table := s.table(t, db)
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+		file, offset := end(t, db)
+		s.start = fmt.Sprintf("%s:%d", file, offset-40)
+		s.refused(t, s.start, "inside a transaction", strconv.Itoa(offset))
+	})
+	t.Run("start at unknown GTIDs", func(t *testing.T) {
+		s := newSetup(t, db)
+		s.start = "gtid:11111111-2222-3333-4444-555555555555:1-7"
+		s.refused(t, "11111111-2222-3333-4444-555555555555:1-7", "@@gtid_executed")
+	})
+	t.Run("start at GTIDs of the other kind", func(t *testing.T) {
+		s := newSetup(t, db)
+		s.start = "gtid:0-1-7"
+		s.refused(t, "0-1-7", "other kind of server", "@@gtid_executed")
+	})
+}
+
+// TestNoBinlog: the server logs nothing.
+func TestNoBinlog(t *testing.T) {
+	db := testenv.NewMySQL(t, "mysql", "--skip-log-bin")
+	newSetup(t, db).refused(t, "binary log is off", "set log_bin")
+}
+
+// stopsAt runs the program over statements after which it cannot go on. What lies before them is
+// published, the cursor stays before the fault, and mend lets the next start go on.
+func stopsAt(t *testing.T, db *testenv.Server, change func(s *setup), statements func(table string) []string, wants []string, mend func(s *setup, table string)) {
+	s := newSetup(t, db)
+	table := s.table(t, db)
+	if change != nil {
+		change(s)
+	}
+	p := process.Start(t, s.text())
+	p.AwaitReady()
+	db.Exec("INSERT INTO " + table + " VALUES (1, 'before')")
+	p.Await("the row before", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+	c := db.Connect("")
+	for _, q := range statements(table) {
+		if _, err := c.Execute(q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+	code := p.Wait(time.Minute)
+	s.refusal(t, code, p.Log(), wants...)
+	if n := len(s.rows(t, "t")); n != 1 {
+		t.Errorf("%d rows are published, not the 1 before the fault", n)
+	}
+	// I3: it stops there again, and passes nothing over.
+	if r := s.refused(t, wants...); r.code != 1 {
+		t.Errorf("exit code %d", r.code)
+	}
+	mend(s, table)
+	p = process.Start(t, s.text())
+	p.AwaitReady()
+	db.Exec("INSERT INTO " + table + " VALUES (100, 'after')")
+	green(t, p)
+	p.Stop()
+	got := s.rows(t, "t")
+	if last := string(got[len(got)-1].Value); !strings.Contains(last, "after") {
+		t.Errorf("last row: %s", last)
+	}
+	risingSequences(t, got)
+}
+
+func risingSequences(t *testing.T, rows []row) {
+	t.Helper()
+	last := int64(-1)
+	for _, r := range rows {
+		n, err := strconv.ParseInt(r.Headers["seq"], 10, 64)
+		if err != nil || n <= last {
+			t.Errorf("sequence %s after %d", r.Headers["seq"], last)
+		}
+		last = n
+	}
+}
+
+// TestLogThatCannotBeRead proves I3 at what a log may hold.
+func TestLogThatCannotBeRead(t *testing.T) {
+	db := testenv.NewMySQL(t, "mysql")
+	t.Run("statement format", func(t *testing.T) {
+		stopsAt(t, db, nil, func(table string) []string {
+			return []string{"SET SESSION binlog_format=STATEMENT", "INSERT INTO " + table + " VALUES (2, 'statement')"}
+		}, []string{"statement-format DML", "binlogmq cursor set"}, func(s *setup, _ string) { moveTo(t, s, "latest") })
+	})
+	t.Run("two-phase XA", func(t *testing.T) {
+		stopsAt(t, db, nil, func(table string) []string {
+			return []string{"XA START 'x'", "INSERT INTO " + table + " VALUES (2, 'xa')", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"}
+		}, []string{"XA transaction", "binlogmq cursor set"}, func(s *setup, _ string) { moveTo(t, s, "latest") })
+	})
+	t.Run("row metadata", func(t *testing.T) {
+		defer db.Exec("SET GLOBAL binlog_row_metadata=FULL")
+		stopsAt(t, db, nil, func(table string) []string {
+			return []string{"SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO " + table + " VALUES (2, 'minimal')"}
+		}, []string{"no column names", "SET PERSIST binlog_row_metadata=FULL"}, func(s *setup, _ string) {
+			s.more = "schema: information_schema" // accepts the risk
+		})
+	})
+	t.Run("no privilege on information_schema", func(t *testing.T) {
+		defer db.Exec("SET GLOBAL binlog_row_metadata=FULL")
+		var name string
+		stopsAt(t, db, func(s *setup) {
+			name = user(db, "REPLICATION SLAVE", "REPLICATION CLIENT")
+			s.user, s.password = name, secret
+			s.more = "schema: information_schema"
+		}, func(table string) []string {
+			return []string{"SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO " + table + " VALUES (2, 'minimal')"}
+		}, []string{"information_schema does not show the table", "grant SELECT"}, func(*setup, string) {
+			for _, host := range []string{"localhost", "127.0.0.1"} {
+				db.Exec(fmt.Sprintf("GRANT SELECT ON *.* TO '%s'@'%s'", name, host))
+			}
+		})
+	})
+}
+
+// TestPositionGone proves that a position that the source no longer has, or never had, is not passed over.
+func TestPositionGone(t *testing.T) {
+	t.Parallel() // waits most of the time
+	for _, kind := range []string{"mysql", "mariadb"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			positionGone(t, testenv.NewMySQL(t, kind))
+		})
+	}
+}
+
+func positionGone(t *testing.T, db *testenv.Server) {
+	saved := func(t *testing.T) (*setup, string) {
+		s := newSetup(t, db)
+		table := s.table(t, db)
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'before')")
+		p.Await("the row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+		p.Stop()
+		return s, table
+	}
+	goesOn := func(t *testing.T, s *setup, table string) {
+		moveTo(t, s, "latest")
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (100, 'after')")
+		p.Await("the row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+		p.Stop()
+		risingSequences(t, s.rows(t, "t"))
+		if n := len(s.rows(t, "t")); n != 2 {
+			t.Errorf("%d rows", n)
+		}
+	}
+	t.Run("purged", func(t *testing.T) {
+		s, table := saved(t)
+		db.Exec("INSERT INTO " + table + " VALUES (2, 'lost')")
+		db.Exec("FLUSH BINARY LOGS")
+		file, _ := end(t, db)
+		purge(t, db, file)
+		s.refused(t, "purged", "binlog_expire_logs_seconds", "binlogmq cursor set")
+		goesOn(t, s, table)
+	})
+	t.Run("reset", func(t *testing.T) {
+		s, table := saved(t)
+		if db.MariaDB() {
+			db.Exec("RESET MASTER")
+			db.Exec("INSERT INTO " + table + " VALUES (2, 'another history')")
+			s.refused(t, "binlogmq cursor set")
+		} else {
+			db.Exec("RESET BINARY LOGS AND GTIDS")
+			r := command(t, time.Minute, "", "run", "-c", s.file(t))
+			if n := len(loud(r.errs)); r.code != 1 || n > 10 { // a replica just promoted would be given some seconds
+				t.Errorf("exit code %d, %d loud lines", r.code, n)
+			}
+			neat(t, r.errs)
+			holds(t, "the log", r.errs, "lacks transactions that have been published", "binlogmq cursor set")
+		}
+		goesOn(t, s, table)
+	})
+}
+
+// purge purges all files before this one. MariaDB keeps a file while it has not noticed that a replica has left it.
+func purge(t *testing.T, db *testenv.Server, file string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		db.Exec("PURGE BINARY LOGS TO '" + file + "'")
+		if db.Query("SHOW BINARY LOGS")[0][0] == file {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not purge its binlog")
+		}
+	}
+}
+
+// moveTo moves the cursor, as the messages advise.
+func moveTo(t *testing.T, s *setup, at string) {
+	t.Helper()
+	r := command(t, time.Minute, "", "cursor", "set", "-c", s.file(t), "--at", at, "--yes")
+	if r.code != 0 {
+		t.Fatalf("cursor set: %d %s%s", r.code, r.out, r.errs)
+	}
+}
+
+// TestSourceAway proves that a source that does not answer is retried, that health shows it, and that the log stays
+// short meanwhile.
+func TestSourceAway(t *testing.T) {
+	t.Parallel()
+	t.Run("unknown host", func(t *testing.T) {
+		s := newSetup(t, nil)
+		s.address, s.user, s.password = "no-such-host.invalid:3306", "repl", secret
+		p := process.Start(t, s.text())
+		red(t, p, time.Minute, "no-such-host.invalid", "check address, port")
+		p.Stop()
+		neat(t, p.Log())
+	})
+	t.Run("down and up", func(t *testing.T) {
+		db := testenv.NewMySQL(t, "mysql")
+		s := newSetup(t, db)
+		table := s.table(t, db)
+		db.Stop()
+		p := process.Start(t, s.text())
+		red(t, p, time.Minute, db.Addr, "connection refused", "whether the server runs")
+		quiet(t, p, 3*time.Second, 8)
+		db.Restart()
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+		green(t, p)
+		// Once more in the middle.
+		db.Stop()
+		red(t, p, time.Minute, db.Addr)
+		quiet(t, p, 3*time.Second, 8)
+		db.Restart()
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
+		p.Await("the rows", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 2 })
+		green(t, p)
+		p.Stop()
+		neat(t, p.Log())
+		if n := len(s.rows(t, "t")); n != 2 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// quiet counts what an outage logs.
+func quiet(t *testing.T, p *process.Child, d time.Duration, most int) {
+	t.Helper()
+	before := len(loud(p.Log()))
+	time.Sleep(d)
+	if n := len(loud(p.Log())) - before; n > most {
+		t.Errorf("%d loud lines in %v:\n%s", n, d, p.Log())
+	}
+}
