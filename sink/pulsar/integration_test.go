@@ -82,6 +82,10 @@ func testClient(t testing.TB, b *testenv.PulsarBroker) pulsarclient.Client {
 	return c
 }
 
+// emptyZstd is what the Go client's reader makes of an empty value in zstd, which
+// it forgets to decompress; the Java client reads it right.
+const emptyZstd = "(\xb5/\xfd \x00\x01\x00\x00"
+
 // read returns everything stored in a topic partition.
 func read(t testing.TB, c pulsarclient.Client, topic string) []sinktest.Stored {
 	t.Helper()
@@ -105,7 +109,7 @@ func read(t testing.TB, c pulsarclient.Client, topic string) []sinktest.Stored {
 			t.Fatal(err)
 		}
 		s := sinktest.Stored{Value: m.Payload()}
-		if s.Value == nil && !m.IsNullValue() {
+		if s.Value == nil && !m.IsNullValue() || string(s.Value) == emptyZstd {
 			s.Value = []byte{}
 		}
 		if m.IsNullValue() {
