@@ -17,14 +17,14 @@ type Header struct {
 // message is done; the sink keeps no reference to them afterwards.
 type Message struct {
 	Topic     string
-	Partition int32    // -1 where the sink has no partitions
-	SubIndex  uint16   // numbers the messages that one change yields
-	Sequence  int64    // number of the change in this sink: rises along each lane, same after a replay
-	Time      int64    // commit time of the change in milliseconds since 1970 UTC
-	Key       []byte   // nil: none
-	Value     []byte   // nil: tombstone
+	Partition int32  // -1 where the sink has no partitions
+	SubIndex  uint16 // numbers the messages that one change yields
+	Sequence  int64  // number of the change in this sink: rises along each lane, same after a replay
+	Time      int64  // commit time of the change in milliseconds since 1970 UTC
+	Key       []byte // nil: none
+	Value     []byte // nil: tombstone
 	Headers   []Header
-	Owner     Owner    // told once when the message is done; must not be nil
+	Owner     Owner // told once when the message is done; must not be nil
 
 	done atomic.Bool
 }

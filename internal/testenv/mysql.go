@@ -137,9 +137,11 @@ func (s *Server) Query(statement string, args ...any) [][]string {
 			}
 			rows[i][j] = "NULL"
 			if !null {
-				if rows[i][j], err = r.GetString(i, j); err != nil {
+				text, err := r.GetString(i, j)
+				if err != nil {
 					s.t.Fatal(err)
 				}
+				rows[i][j] = strings.Clone(text) // it lies in memory that Close gives back
 			}
 		}
 	}
