@@ -99,14 +99,13 @@ func New(o Options) (*Client, error) {
 
 func hostPort(s, port string) (string, error) {
 	s = strings.TrimSpace(s)
-	if _, _, err := net.SplitHostPort(s); err == nil {
-		return s, nil
-	}
-	h := net.JoinHostPort(strings.Trim(s, "[]"), port)
 	if s == "" || strings.ContainsAny(s, "/@ ") {
 		return "", fmt.Errorf("%q is not HOST:PORT", s)
 	}
-	return h, nil
+	if _, _, err := net.SplitHostPort(s); err == nil {
+		return s, nil
+	}
+	return net.JoinHostPort(strings.Trim(s, "[]"), port), nil
 }
 
 // Close ends all connections and waits for their goroutines. Close the producers first.
@@ -273,9 +272,11 @@ func (c *Client) lookup(ctx context.Context, topic string) (*conn, error) {
 // backoff waits longer each time, with jitter.
 type backoff struct{ last time.Duration }
 
+func (b *backoff) next() { b.last = min(max(2*b.last, 50*time.Millisecond), 5*time.Second) }
+
 // wait returns false if ctx ended.
 func (b *backoff) wait(ctx context.Context) bool {
-	b.last = min(max(2*b.last, 50*time.Millisecond), 5*time.Second)
+	b.next()
 	t := time.NewTimer(b.last/2 + rand.N(b.last/2+1))
 	defer t.Stop()
 	select {

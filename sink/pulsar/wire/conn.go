@@ -61,12 +61,13 @@ type lookupAnswer struct {
 func (c *Client) dial(ctx context.Context, addr address) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
 	defer cancel()
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr.dial)
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", addr.dial)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to broker %s: %w", addr.dial, err)
 	}
+	nc := raw
 	// The deadline must hold for what knows no context too.
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if c.o.TLS != nil {
 		conf := c.o.TLS
