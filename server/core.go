@@ -45,6 +45,7 @@ type sub struct {
 	filter  string
 	matcher Matcher
 	cursor  event.Cursor  // acknowledged
+	lazy    LazyState     // where cursor.State comes from; nil: cursor.State is it
 	cut     int64         // ordinals up to this one are done already and not handed out
 	feed    *feed         // nil until reading begins
 	rd      *store.Reader // nil while ahead of its feed
@@ -456,7 +457,7 @@ func (s *sub) take(sc *scan, now time.Time) (*Batch, error) {
 }
 
 // ack acknowledges the oldest outstanding batch, and takes the state with it.
-func (s *sub) ack(id int64, state []byte) (freed bool, err error) {
+func (s *sub) ack(id int64, state []byte, lazy LazyState) (freed bool, err error) {
 	if err := s.checkID("ack", id, true); err != nil {
 		return false, err
 	}
@@ -467,8 +468,13 @@ func (s *sub) ack(id int64, state []byte) (freed bool, err error) {
 		s.batches = s.batches[1:]
 	}
 	freed, err = s.move(b.to)
-	if err == nil && state != nil {
-		s.cursor.State = append(s.cursor.State[:0], state...)
+	switch {
+	case err != nil:
+	case lazy != nil:
+		lazy.Acknowledged(id)
+		s.lazy = lazy
+	case state != nil:
+		s.cursor.State, s.lazy = append(s.cursor.State[:0], state...), nil
 	}
 	return freed, err
 }

@@ -228,7 +228,7 @@ func play(script string) string {
 			if len(f) > 3 {
 				state = []byte(f[3])
 			}
-			if _, err := s.ack(num(2), state); err != nil {
+			if _, err := s.ack(num(2), state, nil); err != nil {
 				say("error: %v", err)
 				break
 			}
@@ -340,14 +340,14 @@ func TestRandomCore(t *testing.T) {
 					break
 				}
 				if wrong := s.batches[len(s.batches)-1].id; len(s.batches) > 1 && rng.IntN(5) == 0 {
-					if _, err := s.ack(wrong, nil); !errors.Is(err, ErrBatchOrder) {
+					if _, err := s.ack(wrong, nil, nil); !errors.Is(err, ErrBatchOrder) {
 						fatal(op, "ack out of order: %v", err)
 					}
 				}
-				if _, err := s.ack(s.nextID, nil); !errors.Is(err, ErrUnknownBatch) {
+				if _, err := s.ack(s.nextID, nil, nil); !errors.Is(err, ErrUnknownBatch) {
 					fatal(op, "ack of an unknown batch: %v", err)
 				}
-				if _, err := s.ack(s.batches[0].id, []byte(fmt.Sprint(op))); err != nil {
+				if _, err := s.ack(s.batches[0].id, []byte(fmt.Sprint(op)), nil); err != nil {
 					fatal(op, "%v", err)
 				}
 				w.ack()

@@ -609,7 +609,7 @@ func (d *destination) connected(id Identity) (*sub, error) {
 }
 
 // ack acknowledges a batch and returns the subscription and which of its moves that was.
-func (d *destination) ack(id Identity, batchID int64, state []byte) (*sub, int64, error) {
+func (d *destination) ack(id Identity, batchID int64, state []byte, lazy LazyState) (*sub, int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, err := d.connected(id)
@@ -619,7 +619,7 @@ func (d *destination) ack(id Identity, batchID int64, state []byte) (*sub, int64
 	if d.fatal != nil {
 		return nil, 0, d.fatal // I8: nothing is saved once we know
 	}
-	freed, err := s.ack(batchID, state)
+	freed, err := s.ack(batchID, state, lazy)
 	if errors.Is(err, errBackward) {
 		return nil, 0, d.broken(err)
 	}

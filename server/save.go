@@ -60,14 +60,18 @@ func (d *destination) save(ctx context.Context, s *sub, need int64, last bool) e
 		defer d.mu.Unlock()
 		return d.fatal // I8
 	}
-	live := meta.Record{Cursor: s.cursor, Filter: s.filter, BatchFloor: s.nextID - 1, SavedAt: d.s.clock.Now()}
+	r := &meta.Record{Filter: s.filter, BatchFloor: s.nextID - 1, SavedAt: d.s.clock.Now()}
 	if !last {
-		live.BatchFloor += idBlock
+		r.BatchFloor += idBlock
 	}
-	moves, r := s.run.moves, live.Clone()
+	moves := s.run.moves
+	var err error
+	// I2: one moment for position and state.
+	r.Cursor, err = s.whole()
 	d.mu.Unlock()
-
-	err := d.s.store.Save(ctx, s.id, r)
+	if err == nil {
+		err = d.s.store.Save(ctx, s.id, r)
+	}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,7 +29,7 @@ func (d *destination) setState(id Identity, state []byte) (*sub, int64, error) {
 	if d.fatal != nil {
 		return nil, 0, d.fatal // I8: nothing is saved once we know
 	}
-	x.cursor.State = append(x.cursor.State[:0], state...)
+	x.cursor.State, x.lazy = append(x.cursor.State[:0], state...), nil
 	d.dirty(x)
 	return x, x.run.moves, nil
 }

@@ -320,7 +320,13 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 		}
 		old.run.forgotten = true
 		old.unlockSave()
-		x.cursor, x.nextID = old.cursor, old.nextID
+		d.mu.Lock()
+		x.cursor, err = old.whole()
+		d.mu.Unlock()
+		if err != nil {
+			return nil, false, err
+		}
+		x.nextID = old.nextID
 	} else {
 		r, err := d.s.store.Load(ctx, id)
 		switch {
@@ -483,7 +489,7 @@ func (s *Server) Ack(ctx context.Context, id Identity, batchID int64, state []by
 	if err != nil {
 		return err
 	}
-	x, move, err := d.ack(id, batchID, state)
+	x, move, err := d.ack(id, batchID, state, nil)
 	if err != nil || s.opts.SaveInterval > 0 {
 		return err
 	}
@@ -580,8 +586,7 @@ func (s *Server) Cursor(ctx context.Context, id Identity) (event.Cursor, error) 
 	d.mu.Lock()
 	if x := d.subs[id.Client]; x != nil {
 		defer d.mu.Unlock()
-		r := meta.Record{Cursor: x.cursor}
-		return r.Clone().Cursor, nil
+		return x.whole()
 	}
 	d.mu.Unlock()
 	r, err := s.store.Load(ctx, id)
