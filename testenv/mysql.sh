@@ -159,7 +159,8 @@ start() { # KIND PORT DIR [OPTION...]
   printf '%s\n' "$kind" "$port" "$@" >"$dir/start.args"
   echo "root@tcp(127.0.0.1:$port)/" >"$dir/dsn"
   server_command "$kind"
-  rm -f "$dir/error.log"
+  # A killed server that is not reaped yet still answers the lock's question whether it lives.
+  rm -f "$dir/error.log" "$dir/data/s.sock.lock"
   launch "$dir/server.pid" "$dir/server.log" "${SERVER[@]}" --defaults-file="$dir/my.cnf" \
     --init-file="$dir/accounts.sql" "$@"
   pid=$(cat "$dir/server.pid")
