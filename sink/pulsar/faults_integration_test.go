@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -198,9 +199,8 @@ func TestTopicLimitUnseen(t *testing.T) {
 	o.WatchdogTimeout = 4 * time.Second
 	s := open(t, o)
 	send(t, s, topic, 1, 20)
-	rest(t, b, http.MethodPost, name.path()+"/maxMessageSize", "1000")
+	limitTo(t, b, name, 1000)
 	c := testClient(t, b)
-	waitForLimit(t, c, topic)
 
 	publish := func() (int, *sinktest.Recorder, []sink.Message) {
 		r := sinktest.NewRecorder(nil)
@@ -225,7 +225,7 @@ func TestTopicLimitUnseen(t *testing.T) {
 			t.Fatalf("the error is %v", err)
 		}
 		t.Log(err)
-		sinktest.CheckExact(t, "limit", without(read(t, c, topic)), sequences(1, 25))
+		sinktest.CheckExact(t, "limit", read(t, c, topic), sequences(1, 25))
 		if err := s.Reset(within(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -243,25 +243,22 @@ func TestTopicLimitUnseen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sinktest.CheckExact(t, "limit", without(read(t, c, topic)), sequences(1, 40))
+	sinktest.CheckExact(t, "limit", read(t, c, topic), sequences(1, 40))
 }
 
-// without leaves out the messages of waitForLimit.
-func without(stored []sinktest.Stored) []sinktest.Stored {
-	var out []sinktest.Stored
-	for i := range stored {
-		if sinktest.Seq(&stored[i]) >= 0 {
-			out = append(out, stored[i])
-		}
-	}
-	return out
-}
-
-// waitForLimit returns when the broker has learned of the topic's policy, which it asks for on
-// a second topic with the same limit: our sink holds the first alone.
-func waitForLimit(t testing.TB, c pulsarclient.Client, topic string) {
+// limitTo gives the topic a limit of its own, which it has when the call returns.
+func limitTo(t testing.TB, b *testenv.PulsarBroker, name topicName, size int) {
 	t.Helper()
-	time.Sleep(3 * time.Second)
+	rest(t, b, http.MethodPost, name.path()+"/maxMessageSize", strconv.Itoa(size))
+	a := newAdmin(&Options{AdminURL: b.AdminURL})
+	defer a.close()
+	for {
+		if got, err := a.maxMessageSize(within(t), name); err == nil && got == size {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	rest(t, b, http.MethodPut, name.path()+"/unload", "") // it is loaded with its policies
 }
 
 // With an admin URL the topic's limit is known, and the message refused in order.
@@ -271,16 +268,7 @@ func TestTopicLimitKnown(t *testing.T) {
 	topic := b.Topic()
 	name, _ := parseTopic(topic)
 	rest(t, b, http.MethodPut, name.path(), "")
-	rest(t, b, http.MethodPost, name.path()+"/maxMessageSize", "1000")
-	for {
-		a := newAdmin(&Options{AdminURL: b.AdminURL})
-		size, err := a.maxMessageSize(within(t), name)
-		a.close()
-		if err == nil && size == 1000 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	limitTo(t, b, name, 1000)
 	s := open(t, options(b, "limit"))
 	r := sinktest.NewRecorder(nil)
 	msgs := sinktest.Messages(r, topic, 0, 1, 10)

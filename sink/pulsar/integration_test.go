@@ -28,7 +28,8 @@ func within(t testing.TB) context.Context {
 }
 
 func options(b *testenv.PulsarBroker, name string) Options {
-	return Options{URL: b.URL, AdminURL: b.AdminURL, Deployment: "test", Destination: "shop", Sink: name, Topics: Topics{Create: true}}
+	return Options{URL: b.URL, AdminURL: b.AdminURL, Deployment: "test", Destination: "shop", Sink: name, Topics: Topics{Create: true},
+		Producer: underTest.Producer, Batching: underTest.Batching}
 }
 
 func open(t testing.TB, o Options) *Sink {
@@ -122,7 +123,8 @@ func read(t testing.TB, c pulsarclient.Client, topic string) []sinktest.Stored {
 			s.Headers = append(s.Headers, sink.Header{Name: k, Value: []byte(v)})
 		}
 		out = append(out, s)
-		if id := m.ID(); id.LedgerID() > last.LedgerID() || id.LedgerID() == last.LedgerID() && id.EntryID() >= last.EntryID() {
+		if id := m.ID(); (id.LedgerID() > last.LedgerID() || id.LedgerID() == last.LedgerID() && id.EntryID() >= last.EntryID()) &&
+			(id.BatchSize() <= 1 || id.BatchIdx() == id.BatchSize()-1) {
 			return out
 		}
 	}

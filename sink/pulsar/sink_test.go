@@ -155,14 +155,13 @@ func TestARefusedMessageThatWasOvertaken(t *testing.T) {
 		}
 		return msgs
 	}
-	resume := func() {}
 	if _, err := s.Publish(limit(t), same(10, 30)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(limit(t)); err != nil {
 		t.Fatal(err)
 	}
-	resume = cl.pause() // or the receipts may keep pace
+	resume := cl.pause() // or the receipts may keep pace
 	if _, err := s.Publish(limit(t), same(40, 60)); err != nil {
 		t.Fatal(err)
 	}

@@ -346,7 +346,7 @@ func testPartitions(t *testing.T, h *Harness) {
 		wg.Go(func() {
 			for range 50 {
 				if n, err := s.Partitions(limit(t), topic); err != nil || n != h.Partitions {
-					errs <- fmt.Errorf("Partitions = %d, %v; want %d", n, err, h.Partitions)
+					errs <- fmt.Errorf("%d partitions, want %d: %v", n, h.Partitions, err)
 					return
 				}
 				if st := s.Status(); st.InFlight < 0 || st.Bytes < 0 {
