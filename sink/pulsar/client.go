@@ -107,7 +107,8 @@ func (c *client) partitions(ctx context.Context, topic string) (int, error) {
 
 // prepare implements backend. One string holds the key and all header values.
 func (c *client) prepare(e *entry) {
-	m, pm := e.m, &e.message
+	m, pm := e.m, new(pulsarclient.ProducerMessage)
+	e.message = pm
 	n := len(m.Key)
 	for i := range m.Headers {
 		n += len(m.Headers[i].Value)
@@ -219,7 +220,7 @@ func (p *clientProducer) send(e *entry) {
 			p.r.receipt(e.id, false, fmt.Errorf("the client gave up while sending: %v", r))
 		}
 	}()
-	p.p.SendAsync(context.Background(), &e.message, p.callback)
+	p.p.SendAsync(context.Background(), e.message, p.callback)
 }
 
 func (p *clientProducer) close() { p.p.Close() }

@@ -157,7 +157,7 @@ func (p *fakeProducer) run() {
 			duplicate = true
 		default:
 			p.t.last = e.id
-			pm := &e.message
+			pm := e.message
 			s := sinktest.Stored{Value: pm.Payload}
 			if pm.Key != "" {
 				s.Key = []byte(pm.Key)

@@ -54,7 +54,7 @@ func (l *lane) push(e *entry) error {
 	l.lastID = e.id
 	l.queue.push(e)
 	if l.direct {
-		if e.wire <= l.largest && l.sent < laneMessages {
+		if e.wire <= l.largest && l.sent < l.s.window {
 			l.sent++
 			l.mu.Unlock()
 			l.prod.send(e)
@@ -85,11 +85,11 @@ func (l *lane) run() {
 			return
 		}
 		var e *entry
-		hold := l.alone || l.sent >= laneMessages
+		hold := l.alone || l.sent >= l.s.window
 		l.wakeAt = 0
 		if hold {
 			if !l.alone {
-				l.wakeAt = laneMessages / 2
+				l.wakeAt = l.s.window / 2
 			}
 		} else {
 			e = l.queue.at(l.sent)
@@ -131,9 +131,14 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	}
 	if err != nil {
 		e := l.find(id)
+		overtaken := refusedForGood(err) && l.sent > 1
 		l.mu.Unlock()
 		if l.s.closing.Load() {
 			return // Reset reports it
+		}
+		if overtaken {
+			// Something of what followed may be stored: then this id is spent.
+			l.s.sink.setSuspect(laneKey{l.topic, l.partition}, id)
 		}
 		l.s.fail(fmt.Errorf("pulsar: %s: the broker or the client gave up on %s: %s%w", l.where, describe(e, id), advice(err.Error(), l.s.sink.opt.producerName(), 0), err))
 		return

@@ -40,6 +40,15 @@ type Options struct {
 	Topics   Topics
 	AdminURL string // http(s)://host:8080 of a broker, for topics with several partitions, topic limits and Check; "": do without
 
+	// Producer is what sends: ProducerClient (default), the official client, or ProducerWire, our own. Both
+	// are exact, under the same names and ids: one may follow the other.
+	Producer string
+
+	// Batching, of ProducerWire only, packs messages that gather while others are on their way into one entry: many
+	// times less work for the broker. A Key_Shared subscription hands out whole entries, so its
+	// consumers then see messages of one key out of order.
+	Batching bool
+
 	Compression string // none (default), lz4, zlib, zstd, snappy
 
 	// Bounds of what is accepted and not done, in payload bytes and messages;
@@ -127,6 +136,15 @@ func (o Options) normalize() (Options, error) {
 	if o.Topics.Create && o.Topics.Partitions > 1 && o.AdminURL == "" {
 		bad("topics.partitions: topics with %d partitions can only be created through admin_url; set it, or create them yourself and set topics.create to false", o.Topics.Partitions)
 	}
+	if o.Producer == "" {
+		o.Producer = ProducerClient
+	}
+	if o.Producer != ProducerClient && o.Producer != ProducerWire {
+		bad("producer: unknown value %q; use client or wire", o.Producer)
+	}
+	if o.Batching && o.Producer != ProducerWire {
+		bad("batching: needs producer: wire; the client's batches are not exact across a restart")
+	}
 	if o.Compression == "" {
 		o.Compression = "none"
 	}
@@ -167,6 +185,14 @@ type topicName struct {
 	full      string // persistent://tenant/namespace/local
 	namespace string // tenant/namespace
 	local     string
+}
+
+// parsePartition takes the full name of a topic or of one of its partitions.
+func parsePartition(s string) (topicName, error) {
+	if i := strings.LastIndex(s, "-partition-"); i >= 0 {
+		s = s[:i]
+	}
+	return parseTopic(s)
 }
 
 // parseTopic accepts persistent://tenant/namespace/topic, tenant/namespace/topic

@@ -6,6 +6,7 @@ import (
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 )
 
 // backend is a connection to a cluster. Its methods may be called from any
@@ -59,7 +60,8 @@ type entry struct {
 	wire int    // bytes of the entry that grow with the message; see wireSize
 	key  string // beginning of the key, for errors
 
-	message pulsarclient.ProducerMessage // filled by the client's prepare
+	message *pulsarclient.ProducerMessage // filled by the client's prepare
+	encoded wire.Message                  // filled by our own producer's prepare
 }
 
 // wireSize returns the size of a message's metadata and payload as the broker

@@ -41,6 +41,7 @@ type session struct {
 	ctx      context.Context // of the session's goroutines
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // lanes' goroutines and the watchdog
+	window   int            // messages of one lane on the wire
 	opening  chan struct{}  // a place for each attempt to open a lane
 	closing  atomic.Bool    // errors are no news any more
 	ended    chan struct{}  // closed when the session takes no more messages
@@ -66,7 +67,7 @@ func (s *Sink) newSession(previous <-chan struct{}) (*session, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &session{
-		sink: s, back: back, previous: previous, ctx: ctx, cancel: cancel,
+		sink: s, back: back, previous: previous, ctx: ctx, cancel: cancel, window: s.opt.window(),
 		opening: make(chan struct{}, openAtOnce), ended: make(chan struct{}), gone: make(chan struct{}),
 		lanes: map[laneKey]*lane{},
 	}

@@ -42,6 +42,10 @@ type Sink struct {
 	suspects map[laneKey]int64
 
 	checking sync.Mutex // one self-test at a time
+
+	displaced sync.Map // topic partitions that another process has taken over, until they are ours again
+
+	entries []entry // the publisher's own: made by the slab
 }
 
 type topicInfo struct {
@@ -58,7 +62,12 @@ func New(o Options) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{opt: o}
-	s.connect = func() (backend, error) { return newClient(&s.opt) }
+	s.connect = func() (backend, error) {
+		if o.Producer == ProducerWire {
+			return newWireBackend(s)
+		}
+		return newClient(&s.opt)
+	}
 	if o.AdminURL != "" {
 		s.admin = newAdmin(&o)
 	}
@@ -183,7 +192,12 @@ func (s *Sink) accept(ctx context.Context, n *session, m *sink.Message) error {
 		}
 		return err
 	}
-	e := &entry{id: id, m: m, size: size, wire: wire}
+	if len(s.entries) == 0 {
+		s.entries = make([]entry, 64)
+	}
+	e := &s.entries[0]
+	s.entries = s.entries[1:]
+	e.id, e.m, e.size, e.wire = id, m, size, wire
 	n.back.prepare(e)
 	if err := l.push(e); err != nil {
 		s.gate.leave(size)

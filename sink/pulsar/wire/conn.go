@@ -359,7 +359,7 @@ func (n *conn) read(br *bufio.Reader) error {
 // reader parses commands. One goroutine at a time.
 type reader struct {
 	f, id fields
-	done  []*Message
+	done  []int64 // ids
 }
 
 // handle deals with one command from the broker. An error ends the connection.

@@ -16,20 +16,23 @@ const (
 	keepBuffer = 1 << 20 // larger buffers are not kept for the next use
 )
 
-// Message is a message ready to be sent. It is made by an [Encoder], and
-// immutable from then on.
+// Message is a message ready to be sent. It is made by an [Encoder]; what it
+// refers to is immutable from then on, so it may be copied.
 type Message struct {
 	ID int64
 
 	// Unbatched: fields of MessageMetadata, then the payload. Batched: the length of the
 	// SingleMessageMetadata, itself, and the payload.
+	// Then, batched only, the field partition_key of MessageMetadata, for a batch's own.
 	data []byte
-	meta int    // length of data before the payload
-	key  []byte // field partition_key of MessageMetadata, for a batch's own
+	meta int32 // length of what is before the payload
+	key  int32 // length of what is after it
 }
 
 // Size is how many bytes of an entry grow with the message.
-func (m *Message) Size() int { return len(m.data) }
+func (m *Message) Size() int { return len(m.data) - int(m.key) }
+
+func (m *Message) body() []byte { return m.data[:m.Size()] }
 
 // Encoder makes messages. Its zero value makes those of unbatched producers. One
 // goroutine at a time.
@@ -74,7 +77,7 @@ func (e *Encoder) encode(dst *Message, b []byte, id int64, src *sink.Message) []
 		if src.Value == nil {
 			b = appendNum(b, 25, 1)
 		}
-		dst.meta = len(b) - start
+		dst.meta = int32(len(b) - start)
 		b = append(b, src.Value...)
 		dst.data = b[start:len(b):len(b)]
 		return b
@@ -93,12 +96,12 @@ func (e *Encoder) encode(dst *Message, b []byte, id int64, src *sink.Message) []
 		b = appendNum(b, 9, 1)
 	}
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
-	dst.meta = len(b) - start
+	dst.meta = int32(len(b) - start)
 	b = append(b, src.Value...)
-	dst.data = b[start:len(b):len(b)]
 	at := len(b)
 	b = appendKey(b, 6, 17, src.Key)
-	dst.key = b[at:len(b):len(b)]
+	dst.key = int32(len(b) - at)
+	dst.data = b[start:len(b):len(b)]
 	return b
 }
 
@@ -134,21 +137,21 @@ type composer struct {
 // are about: metadata and payload. If that is above limit nothing is appended.
 //
 //	[total][command size][BaseCommand SEND][0x0e01][CRC-32C of what follows][metadata size][MessageMetadata][payload]
-func (w *composer) entry(p *Producer, pid uint64, msgs []*Message, publishTime int64, limit int) (int, error) {
-	first, last := msgs[0], msgs[len(msgs)-1]
+func (w *composer) entry(p *Producer, pid uint64, msgs []Message, publishTime int64, limit int) (int, error) {
+	first, last := &msgs[0], &msgs[len(msgs)-1]
 	payload, plain := first.data[first.meta:], 0
 	if p.o.Batching {
 		payload = nil
-		for _, m := range msgs {
-			plain += len(m.data)
+		for i := range msgs {
+			plain += msgs[i].Size()
 		}
 		if p.compression != compressNone {
 			if cap(w.raw) > keepBuffer {
 				w.raw = nil
 			}
 			w.raw = w.raw[:0]
-			for _, m := range msgs {
-				w.raw = append(w.raw, m.data...)
+			for i := range msgs {
+				w.raw = append(w.raw, msgs[i].body()...)
 			}
 			payload = w.raw
 		}
@@ -183,7 +186,7 @@ func (w *composer) entry(p *Producer, pid uint64, msgs []*Message, publishTime i
 		b = append(b, first.data[:first.meta]...)
 	} else {
 		// The first key stands for the entry, as other clients do it.
-		b = append(b, first.key...)
+		b = append(b, first.data[first.Size():]...)
 		b = appendNum(b, 11, uint64(len(msgs)))
 		b = appendNum(b, 24, uint64(last.ID))
 	}
@@ -193,8 +196,8 @@ func (w *composer) entry(p *Producer, pid uint64, msgs []*Message, publishTime i
 	b = appendNum(b, 9, uint64(plain))
 	binary.BigEndian.PutUint32(b[checked:], uint32(len(b)-checked-4))
 	if p.o.Batching && p.compression == compressNone {
-		for _, m := range msgs {
-			b = append(b, m.data...)
+		for i := range msgs {
+			b = append(b, msgs[i].body()...)
 		}
 	} else {
 		b = append(b, compressed...)
@@ -208,4 +211,10 @@ func (w *composer) entry(p *Producer, pid uint64, msgs []*Message, publishTime i
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	binary.BigEndian.PutUint32(b[checked-4:], crc32.Checksum(b[checked:], castagnoli))
 	return size, nil
+}
+
+// NewMessage returns a message of an unbatched producer with nothing but a payload.
+func NewMessage(id int64, payload []byte) (m Message) {
+	new(Encoder).Encode(&m, id, &sink.Message{Value: payload})
+	return m
 }

@@ -91,7 +91,7 @@ type Producer struct {
 	epoch   uint64
 	known   bool  // epoch is
 	last    int64 // last_sequence_id at the last opening
-	queue   fifo[*Message]
+	queue   fifo[Message]
 	entries fifo[entry] // on the wire
 	skipped int         // at the head of queue
 	sent    int         // skipped and on the wire
@@ -223,7 +223,7 @@ func closeBody(id, request uint64) []byte { return appendNum(appendNum(nil, 1, i
 
 // Send queues m, whose id must be above that of the message before, and returns. After a failure
 // or Close it does nothing.
-func (p *Producer) Send(m *Message) {
+func (p *Producer) Send(m Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == failed || p.state == closed {
@@ -243,7 +243,7 @@ func (p *Producer) wakeWriter() {
 
 // plan is what a producer sends in one turn.
 type plan struct {
-	msgs    []*Message
+	msgs    []Message
 	entries []planned
 }
 
@@ -287,7 +287,7 @@ func (p *Producer) fill(n *conn, w *composer, l *plan) {
 
 // plan chooses the entries of a turn and counts them as sent. p.mu is held.
 func (p *Producer) plan(l *plan) {
-	for p.sent == p.skipped && p.sent < p.queue.len() && p.queue.at(p.sent).ID <= p.last {
+	for p.sent == p.skipped && p.sent < p.queue.len() && p.queue.slot(p.sent).ID <= p.last {
 		p.skipped++
 		p.sent++
 	}
@@ -302,13 +302,13 @@ func (p *Producer) plan(l *plan) {
 			p.conn.enqueue(p) // others first
 			return
 		}
-		n, size := 1, p.queue.at(p.sent).Size()
+		n, size := 1, p.queue.slot(p.sent).Size()
 		if p.o.Batching {
 			if n, size = p.batch(); n == 0 {
 				break
 			}
 		}
-		first := p.queue.at(p.sent).ID
+		first := p.queue.slot(p.sent).ID
 		for i := range n {
 			l.msgs = append(l.msgs, p.queue.at(p.sent+i))
 		}
@@ -336,12 +336,12 @@ func (p *Producer) batch() (n, size int) {
 			return 0, 0
 		}
 		p.alone = true
-		return 1, p.queue.at(p.sent).Size()
+		return 1, p.queue.slot(p.sent).Size()
 	}
-	limit := min(p.batchCap, max(firstBatch, 2*p.largest), p.conn.maxMessage-len(p.nameField)-len(p.queue.at(p.sent).key)-64)
+	limit := min(p.batchCap, max(firstBatch, 2*p.largest), p.conn.maxMessage-len(p.nameField)-int(p.queue.slot(p.sent).key)-64)
 	full := false
 	for n < waiting && n < batchMessages {
-		s := p.queue.at(p.sent + n).Size()
+		s := p.queue.slot(p.sent + n).Size()
 		if n > 0 && size+s > limit {
 			full = true
 			break
@@ -374,13 +374,13 @@ func (p *Producer) receipt(n *conn, r *reader, id uint64, seq int64, duplicate b
 	switch {
 	case p.probe >= 0 && seq == p.probe:
 		p.probe, p.probeWait = -1, 0
-		if !duplicate && p.queue.at(0).ID != seq {
+		if !duplicate && p.queue.slot(0).ID != seq {
 			p.mu.Unlock()
 			p.fail(seq, &Error{Code: codeOfOurOwn, Op: "sending to", Topic: p.o.Topic, Broker: n.addr.broker,
 				Message: fmt.Sprintf("the broker had pushed the messages up to id %d and has lost them; %s", seq, forgottenRemedy)})
 			return
 		}
-		for count < p.skipped && p.queue.at(count).ID <= seq {
+		for count < p.skipped && p.queue.slot(count).ID <= seq {
 			count++
 		}
 		p.skipped -= count
@@ -400,11 +400,11 @@ func (p *Producer) receipt(n *conn, r *reader, id uint64, seq int64, duplicate b
 		p.skipped, p.border, p.alone, p.checksums = 0, false, false, 0
 	}
 	for range count {
-		r.done = append(r.done, p.queue.pop())
+		r.done = append(r.done, p.queue.pop().ID)
 	}
 	p.sent -= count
 	if count > 0 {
-		p.confirmed = r.done[count-1].ID
+		p.confirmed = r.done[count-1]
 		p.fruitless = 0
 	}
 	last := p.last
@@ -412,10 +412,9 @@ func (p *Producer) receipt(n *conn, r *reader, id uint64, seq int64, duplicate b
 		p.wakeWriter()
 	}
 	p.mu.Unlock()
-	for _, m := range r.done {
-		p.r.Receipt(m.ID, duplicate || m.ID <= last, nil)
+	for _, id := range r.done {
+		p.r.Receipt(id, duplicate || id <= last, nil)
 	}
-	clear(r.done)
 }
 
 // sendError deals with SEND_ERROR. It is called by n's reader only.
@@ -555,7 +554,7 @@ func (p *Producer) reopen() {
 			p.mu.Lock()
 			id := int64(-1)
 			if p.queue.len() > 0 {
-				id = p.queue.at(0).ID
+				id = p.queue.slot(0).ID
 			}
 			p.mu.Unlock()
 			p.fail(id, err)
