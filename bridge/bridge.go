@@ -64,6 +64,7 @@ type Bridge struct {
 	c           *compiled
 	destination []byte
 	fingerprint string
+	stateful    sink.Stateful // Options.Sink, if it keeps state
 
 	stats         stats
 	ddlPartitions atomic.Int32
@@ -85,6 +86,10 @@ type Bridge struct {
 	written int64 // version that is in the cursor
 	durable int64 // version that is known to be saved
 	session *session
+	text    []byte // saved without the sink's state, encoded, at version textOf
+	textOf  int64
+
+	mark int64 // of the batch being acknowledged; guarded by the session's ackMu
 }
 
 // New checks the options and returns a bridge. An error names every fault.
@@ -96,6 +101,9 @@ func New(o Options) (*Bridge, error) {
 	}
 	b := &Bridge{o: o, c: c, destination: []byte(o.Destination), fingerprint: o.fingerprint(),
 		drain: make(chan struct{}), ended: make(chan struct{})}
+	if s, ok := o.Sink.(sink.Stateful); ok && s.KeepsState() {
+		b.stateful = s
+	}
 	b.cut, b.cutNow = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -297,21 +305,34 @@ func (b *Bridge) load(ctx context.Context) error {
 	if err != nil {
 		return &StopError{Err: err, Remedy: "run the version that wrote it, or set the cursor anew (binlogmq cursor set), which begins a new epoch"}
 	}
+	// A sink may refuse to go on with a changed configuration; then nothing has changed.
+	fresh, err := b.restore(ctx, st)
+	if err != nil {
+		return err
+	}
 	switch {
 	case st == nil:
 		st = &State{Version: stateVersion, Epoch: 1, Fingerprint: b.fingerprint}
 		err = b.adopt(ctx, st)
 	case st.Fingerprint != b.fingerprint:
-		was := st.Epoch
+		was := *st
 		st.next(b.fingerprint)
 		clear(st.Partitions) // of the topics of other routes, perhaps; those in use are learned again
 		b.stats.epochs.Add(1)
-		b.o.Logger.Warn("the sink's configuration changed, or its cursor was moved: a new epoch begins; what was sent after the cursor is sent again under new numbers",
-			"old_epoch", was, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
+		again := "what was sent after the cursor is sent again under new numbers"
+		if b.stateful != nil && st.Sink != nil && was.Fingerprint != MovedFingerprint {
+			again = "nothing was sent after the cursor"
+		}
+		b.o.Logger.Warn("the sink's configuration changed, or its cursor was moved: a new epoch begins; "+again,
+			"old_epoch", was.Epoch, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
+		err = b.adopt(ctx, st)
+	case fresh:
+		clear(st.Partitions) // the sink learns its topics anew, and so do we
 		err = b.adopt(ctx, st)
 	default:
 		b.mu.Lock()
 		b.saved, b.written, b.durable = *st.clone(), b.version, b.version
+		b.saved.Sink = nil
 		b.mu.Unlock()
 	}
 	if err != nil {
@@ -321,13 +342,42 @@ func (b *Bridge) load(ctx context.Context) error {
 	return nil
 }
 
+// restore gives the sink the state that the cursor has for it; st is nil where the cursor
+// has none. fresh says that the state must be saved before anything is published.
+func (b *Bridge) restore(ctx context.Context, st *State) (fresh bool, err error) {
+	if b.stateful == nil {
+		// What another kind of delivery counted would not count what this one sends.
+		return st != nil && len(st.Sink) > 0, nil
+	}
+	var state []byte
+	how := sink.Same
+	if st != nil {
+		state = st.Sink
+		switch st.Fingerprint {
+		case b.fingerprint:
+		case MovedFingerprint:
+			how = sink.Moved
+		default:
+			how = sink.Changed
+		}
+	}
+	if fresh, err = b.stateful.Restore(ctx, state, how); err != nil {
+		return false, fmt.Errorf("restore the sink's state: %w", err)
+	}
+	return fresh, nil
+}
+
 // adopt makes st the state from which numbers are taken. I5: it is saved before the first
 // of its numbers is used, so that no other start can give them to other messages.
 func (b *Bridge) adopt(ctx context.Context, st *State) error {
 	st = st.clone()
+	st.Sink = nil // the sink has it
 	text, err := st.Encode()
 	if err != nil {
 		return err
+	}
+	if b.stateful != nil {
+		text = appendState(nil, text, b.stateful.AppendState(nil))
 	}
 	if err := b.o.Client.SaveState(ctx, text); err != nil {
 		return fmt.Errorf("save epoch %d: %w", st.Epoch, err)
@@ -346,8 +396,15 @@ func (b *Bridge) repartition(ctx context.Context, re *repartitionError) error {
 	st := b.saved.clone()
 	b.mu.Unlock()
 	was := st.Epoch
+	if b.stateful != nil {
+		if _, err := b.stateful.Restore(ctx, b.stateful.AppendState(nil), sink.Changed); err != nil {
+			return err
+		}
+		clear(st.Partitions) // learned again, as the sink does
+	} else {
+		st.Partitions[re.topic] = re.now
+	}
 	st.next(b.fingerprint)
-	st.Partitions[re.topic] = re.now
 	if err := b.adopt(ctx, st); err != nil {
 		return err
 	}
@@ -388,7 +445,7 @@ func (b *Bridge) savePins(ctx context.Context) error {
 		b.mu.Unlock()
 		return nil
 	}
-	text, err := b.saved.Encode()
+	text, err := b.encode()
 	b.mu.Unlock()
 	if err != nil {
 		return err
@@ -400,6 +457,56 @@ func (b *Bridge) savePins(ctx context.Context) error {
 	b.written, b.durable = max(b.written, version), version
 	b.mu.Unlock()
 	return nil
+}
+
+// encode returns the state as it is to be saved with what is acknowledged. Caller holds mu.
+func (b *Bridge) encode() ([]byte, error) {
+	if b.stateful == nil {
+		return b.saved.Encode()
+	}
+	if b.text == nil || b.textOf != b.version {
+		text, err := b.saved.Encode()
+		if err != nil {
+			return nil, err
+		}
+		b.text, b.textOf = text, b.version
+	}
+	return appendState(nil, b.text, b.stateful.AppendState(nil)), nil
+}
+
+// acknowledge acknowledges a batch at the server, with the state behind it. It
+// returns the state's version. Caller holds the session's ackMu.
+func (b *Bridge) acknowledge(ctx context.Context, batch, mark int64) (version int64, err error) {
+	if b.stateful == nil {
+		state, version, err := b.stateBytes()
+		if err != nil {
+			return 0, err
+		}
+		return version, b.o.Client.Ack(ctx, batch, state)
+	}
+	b.mark = mark
+	b.mu.Lock()
+	version = b.version
+	b.mu.Unlock()
+	return version, b.o.Client.AckLazy(ctx, batch, (*lazyState)(b))
+}
+
+// lazyState is what the server calls for the state of a sink that keeps one.
+type lazyState Bridge
+
+// Acknowledged implements server.LazyState. AckLazy calls it.
+func (s *lazyState) Acknowledged(int64) {
+	if s.mark > 0 { // else the batch has no messages
+		s.stateful.Acknowledge(s.mark)
+	}
+}
+
+// State implements server.LazyState.
+func (s *lazyState) State() ([]byte, error) {
+	b := (*Bridge)(s)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.encode()
 }
 
 // stateBytes returns the state to save with the next acknowledgement, and its

@@ -560,11 +560,12 @@ func (fakeClient) GetWithoutAck(ctx context.Context, _ server.Size, _ server.Wai
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
-func (fakeClient) Ack(context.Context, int64, []byte) error     { return nil }
-func (fakeClient) SaveState(context.Context, []byte) error      { return nil }
-func (fakeClient) Rollback(context.Context) error               { return nil }
-func (fakeClient) Cursor(context.Context) (event.Cursor, error) { return event.Cursor{}, nil }
-func (fakeClient) Disconnect(context.Context) error             { return nil }
+func (fakeClient) Ack(context.Context, int64, []byte) error               { return nil }
+func (fakeClient) AckLazy(context.Context, int64, server.LazyState) error { return nil }
+func (fakeClient) SaveState(context.Context, []byte) error                { return nil }
+func (fakeClient) Rollback(context.Context) error                         { return nil }
+func (fakeClient) Cursor(context.Context) (event.Cursor, error)           { return event.Cursor{}, nil }
+func (fakeClient) Disconnect(context.Context) error                       { return nil }
 
 // nullSink confirms at once.
 type nullSink struct{ parts int32 }

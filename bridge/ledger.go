@@ -23,6 +23,7 @@ type ledger struct {
 type entry struct {
 	batch  int64 // the server's batch id
 	weight int64 // bytes that its events occupy
+	mark   int64 // of the sink, behind its last message; 0: it has no messages, or the sink keeps no state
 	last   int64 // highest ordinal in it; 0 when nothing in it is counted
 	left   int   // chunks added and not done
 	sealed bool  // no chunk follows
@@ -94,6 +95,22 @@ func (l *ledger) done(ticket int64, ok bool) error {
 	}
 	return nil
 }
+
+// mark notes the sink's mark behind the messages of the batch that are published.
+func (l *ledger) mark(ticket, mark int64) error {
+	e, err := l.at(ticket)
+	if err != nil {
+		return err
+	}
+	if e.left == 0 || mark < e.mark {
+		return fmt.Errorf("%w: batch %d marked after its end, or backward", errLedger, e.batch)
+	}
+	e.mark = mark
+	return nil
+}
+
+// front returns the mark of the oldest batch.
+func (l *ledger) front() int64 { return l.open[l.head].mark }
 
 // ready returns the oldest batch if it is complete: the only one that may be
 // acknowledged now.

@@ -24,6 +24,8 @@ type Client interface {
 	GetWithoutAck(ctx context.Context, size server.Size, wait server.Wait) (*server.Batch, error)
 	// Ack acknowledges the oldest batch that is handed out and saves state with the cursor; nil leaves the state as it is.
 	Ack(ctx context.Context, batchID int64, state []byte) error
+	// AckLazy is Ack with a state that is asked for when the cursor is saved.
+	AckLazy(ctx context.Context, batchID int64, state server.LazyState) error
 	// SaveState saves the state with the cursor as it is; it is durable when SaveState returns.
 	SaveState(ctx context.Context, state []byte) error
 	// Rollback makes everything since the last Ack be handed out again.

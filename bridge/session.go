@@ -437,7 +437,22 @@ func (s *session) publish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.mark(c.ticket)
 		c.drop()
+	}
+}
+
+// mark notes what of the sink's numbering belongs to a batch, before its last chunk can be done.
+func (s *session) mark(ticket int64) {
+	if s.b.stateful == nil {
+		return
+	}
+	m := s.b.stateful.Mark()
+	s.mu.Lock()
+	err := s.ledger.mark(ticket, m)
+	s.mu.Unlock()
+	if err != nil {
+		bug(err)
 	}
 }
 
@@ -509,16 +524,17 @@ func (s *session) acknowledge(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		batch, last, ok := s.ledger.ready()
+		var mark int64
+		if ok {
+			mark = s.ledger.front()
+		}
 		s.mu.Unlock()
 		if !ok {
 			return nil
 		}
-		state, version, err := s.b.stateBytes()
-		if err != nil {
-			return err
-		}
 		// I1: the oldest batch, and the broker has confirmed all of it.
-		if err := s.b.o.Client.Ack(ctx, batch, state); err != nil {
+		version, err := s.b.acknowledge(ctx, batch, mark)
+		if err != nil {
 			var unsaved *server.SaveError
 			if !errors.As(err, &unsaved) {
 				return fmt.Errorf("acknowledge batch %d: %w", batch, err)

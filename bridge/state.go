@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -23,6 +24,10 @@ const (
 	epochStride = 1 << 32
 )
 
+// MovedFingerprint is the fingerprint of a cursor that was moved by hand. No options have
+// it, so that a new epoch begins.
+const MovedFingerprint = "moved"
+
 // State is what the bridge keeps in its subscription's cursor: saved in the
 // same write as the position (I2).
 type State struct {
@@ -31,7 +36,7 @@ type State struct {
 	Offset      int64            `json:"offset"`               // sequence = ordinal + Offset
 	Fingerprint string           `json:"fingerprint"`          // of the options under which the messages up to the cursor were sent
 	Partitions  map[string]int32 `json:"partitions,omitempty"` // of each topic used since; part of the fingerprint
-	Sink        json.RawMessage  `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
+	Sink        []byte           `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
 }
 
 // ParseState reads a cursor's state. Empty bytes are no state: nil, nil.
@@ -62,6 +67,14 @@ func ParseState(b []byte) (*State, error) {
 
 // Encode writes the state as it is kept in the cursor.
 func (s *State) Encode() ([]byte, error) { return json.Marshal(s) }
+
+// appendState appends to dst the state whose text, without the sink's own state, is given.
+func appendState(dst, text, sink []byte) []byte {
+	dst = append(dst, text[:len(text)-1]...)
+	dst = append(dst, `,"sink":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, sink)
+	return append(dst, `"}`...)
+}
 
 // clone returns a copy that shares no map.
 func (s *State) clone() *State {

@@ -9,7 +9,7 @@ import (
 func TestStateRoundTrip(t *testing.T) {
 	for _, s := range []*State{
 		{Version: 1, Epoch: 1, Fingerprint: "ab"},
-		{Version: 1, Epoch: 7, Offset: 3 << 32, Fingerprint: "ab", Partitions: map[string]int32{"a": 3, "b": 0}, Sink: []byte(`{"lanes":[1,2]}`)},
+		{Version: 1, Epoch: 7, Offset: 3 << 32, Fingerprint: "ab", Partitions: map[string]int32{"a": 3, "b": 0}, Sink: []byte("\x01lanes\xff")},
 	} {
 		b, err := s.Encode()
 		if err != nil {
@@ -22,6 +22,19 @@ func TestStateRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got, s) {
 			t.Errorf("got %+v, want %+v", got, s)
 		}
+	}
+	with := &State{Version: 1, Epoch: 7, Fingerprint: "ab", Partitions: map[string]int32{"a": 3}}
+	text, err := with.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with.Sink = []byte{0, 1, 2, 250}
+	want, err := with.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := appendState(nil, text, with.Sink); string(got) != string(want) {
+		t.Errorf("with the sink's state %s, want %s", got, want)
 	}
 	if s, err := ParseState(nil); s != nil || err != nil {
 		t.Errorf("no state: %v, %v", s, err)
@@ -46,7 +59,7 @@ func TestStateRefusedI3(t *testing.T) {
 }
 
 func FuzzParseState(f *testing.F) {
-	f.Add([]byte(`{"v":1,"epoch":1,"offset":4294967296,"fingerprint":"a","partitions":{"t":3},"sink":{"a":1}}`))
+	f.Add([]byte(`{"v":1,"epoch":1,"offset":4294967296,"fingerprint":"a","partitions":{"t":3},"sink":"AQID"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseState(b)
 		if err != nil || s == nil {
