@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,6 +53,13 @@ func Binary(t testing.TB) string {
 		t.Fatal(build.err)
 	}
 	return build.path
+}
+
+// suppressions is the file that keeps a known race of a client library from
+// hiding ours.
+func suppressions() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..", "sink", "pulsar", "testdata", "race.suppressions")
 }
 
 // FreeAddress returns a loopback address that was free just now.
@@ -106,6 +114,7 @@ func Start(t testing.TB, config string) *Child {
 	c := &Child{t: t, admin: addr, log: &logBuffer{}, done: make(chan struct{})}
 	c.cmd = exec.Command(bin, "run", "-c", file)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	c.cmd.Env = append(os.Environ(), "GORACE="+strings.TrimSpace(os.Getenv("GORACE")+" suppressions="+suppressions()))
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
