@@ -69,7 +69,7 @@ type publisher interface {
 
 // newSink makes the broker side of a sink. It does not wait for the broker.
 func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (publisher, error) {
-	log = log.With("destination", destination, "sink", s.Name)
+	named := log.With("destination", destination, "sink", s.Name) // which Pulsar's sink does by itself
 	where := func(err error) error {
 		if err != nil {
 			err = fmt.Errorf("destination %s, sink %s: %w", destination, s.Name, err)
@@ -88,7 +88,7 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 			Topics: kafka.Topics{
 				Create: *k.Topics.Create, Partitions: k.Topics.Partitions, ReplicationFactor: k.Topics.ReplicationFactor, Configs: k.Topics.Configs,
 			},
-			MaxInFlightBytes: int64(s.Window), BatchBytes: int(k.BatchBytes), RequestTimeout: k.RequestTimeout.Value(), Logger: log,
+			MaxInFlightBytes: int64(s.Window), BatchBytes: int(k.BatchBytes), RequestTimeout: k.RequestTimeout.Value(), Logger: named,
 		}
 		if a := k.SASL; a != nil {
 			o.SASL = &kafka.SASL{Mechanism: a.Mechanism, User: a.User, Password: a.Password.Reveal()}
@@ -111,7 +111,7 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 		})
 		return q, where(err)
 	case s.File != nil:
-		f, err := file.New(file.Options{Path: s.File.Path, ValuesOnly: s.File.ValuesOnly, NoSync: !*s.File.Sync, MaxInFlightBytes: int64(s.Window), Logger: log})
+		f, err := file.New(file.Options{Path: s.File.Path, ValuesOnly: s.File.ValuesOnly, NoSync: !*s.File.Sync, MaxInFlightBytes: int64(s.Window), Logger: named})
 		return f, where(err)
 	}
 	return nil, where(errors.New("no kind of sink is given"))

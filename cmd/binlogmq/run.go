@@ -270,7 +270,7 @@ func (p *program) closeSinks(ctx context.Context) {
 			if s.sink == nil {
 				continue
 			}
-			if err := s.sink.Close(ctx); err != nil {
+			if err := s.sink.Close(ctx); err != nil && ctx.Err() == nil { // a second signal is no fault of the sink
 				p.log.Warn("closing the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
 			}
 		}

@@ -1,0 +1,247 @@
+//go:build integration
+
+package operations
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+// kafkaRows counts the records of a topic.
+func kafkaRows(t *testing.T, k *testenv.KafkaCluster, topic string) int64 {
+	t.Helper()
+	ends, err := k.Admin().ListEndOffsets(context.Background(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n
+}
+
+func kafkaSink(k *testenv.KafkaCluster, topic, topics string) string {
+	return fmt.Sprintf("kafka: { brokers: [%q], request_timeout: 2s, topics: { %s } }\n        topic: %q", k.Bootstrap[0], topics, topic)
+}
+
+func pulsarSink(b *testenv.PulsarBroker, topic, topics string) string {
+	return fmt.Sprintf("pulsar: { url: %q, admin_url: %q, topics: { %s } }\n        topic: %q", b.URL, b.AdminURL, topics, topic)
+}
+
+// TestKafkaFaults proves that what Kafka refuses or does not answer is shown and lost by nobody.
+func TestKafkaFaults(t *testing.T) {
+	t.Parallel()
+	db := testenv.MySQL(t, "mysql")
+	t.Run("missing topic", func(t *testing.T) {
+		k := testenv.Kafka(t)
+		s := newSetup(t, db)
+		table := s.table(t, db)
+		topic := testenv.Name(t)
+		s.sink = kafkaSink(k, topic, "create: false")
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+		red(t, p, time.Minute, topic, "does not exist", "kafka-topics.sh", "--create")
+		quiet(t, p, 3*time.Second, 6)
+		k.CreateTopic(topic, 1)
+		green(t, p)
+		p.Stop()
+		neat(t, p.Log())
+		if n := kafkaRows(t, k, topic); n != 1 {
+			t.Errorf("%d records", n)
+		}
+	})
+	t.Run("oversize row", func(t *testing.T) {
+		k := testenv.Kafka(t)
+		topic := k.Topic(1, "max.message.bytes=100000")
+		s := newSetup(t, db)
+		table := s.table(t, db)
+		s.sink = kafkaSink(k, topic, "create: false")
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+		db.Exec("INSERT INTO " + table + " VALUES (2, REPEAT('x', 200000))")
+		db.Exec("INSERT INTO " + table + " VALUES (3, 'c')")
+		red(t, p, time.Minute, topic, "larger than the topic allows", "kafka-configs.sh", "max.message.bytes=")
+		quiet(t, p, 3*time.Second, 6)
+		if n := kafkaRows(t, k, topic); n != 1 {
+			t.Errorf("%d records, not the one before the large row", n)
+		}
+		_, err := k.Admin().AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: ref("1000000")}}, topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		green(t, p)
+		p.Stop()
+		neat(t, p.Log())
+		if n := kafkaRows(t, k, topic); n != 3 {
+			t.Errorf("%d records", n)
+		}
+	})
+	// A broker of its own, which dies at the start, in the middle and at the end.
+	t.Run("dead broker", func(t *testing.T) {
+		k := testenv.NewKafka(t, 1)
+		s := newSetup(t, db)
+		table := s.table(t, db)
+		topic := k.Topic(1)
+		s.sink = kafkaSink(k, topic, "create: false")
+		deadBroker(t, db, s, table, k.Bootstrap[0], func() { k.Kill(1) }, func() { k.Restart(1) })
+		if n := kafkaRows(t, k, topic); n < 2 || n > 3 { // b may be repeated
+			t.Errorf("%d records", n)
+		}
+	})
+}
+
+func ref(s string) *string { return &s }
+
+// deadBroker runs the program while its broker is dead at the start, dies in the middle, and is dead when the
+// program is told to stop.
+func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address string, kill, restart func()) {
+	t.Helper()
+	kill()
+	p := process.Start(t, s.text())
+	p.AwaitReady()
+	db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+	red(t, p, time.Minute, address, "check")
+	quiet(t, p, 5*time.Second, 8)
+	// Lag is true: it grows while nothing is confirmed.
+	before, _ := p.Report()
+	time.Sleep(1100 * time.Millisecond)
+	after, _ := p.Report()
+	if a, b := before.Destinations[0].LagSeconds, after.Destinations[0].LagSeconds; b < a+1 {
+		t.Errorf("lag %v, then %v", a, b)
+	}
+	restart()
+	green(t, p)
+	kill()
+	db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
+	red(t, p, time.Minute, address, "check")
+
+	// The first signal waits for stop_timeout at most, the second ends it at once.
+	begun := time.Now()
+	p.Signal(terminate)
+	time.Sleep(time.Second)
+	if _, ok := p.Report(); !ok {
+		t.Error("the first signal did not wait")
+	}
+	p.Signal(terminate)
+	if code := p.Wait(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if d := time.Since(begun); d > 4500*time.Millisecond {
+		t.Errorf("two signals took %v, like one", d)
+	}
+	holds(t, "the log", p.Log(), "sent again at the next start")
+	neat(t, p.Log())
+
+	p = process.Start(t, s.text())
+	p.AwaitReady()
+	red(t, p, time.Minute, address, "check")
+	begun = time.Now()
+	p.Signal(terminate)
+	if code := p.Wait(30 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if d := time.Since(begun); d > 12*time.Second {
+		t.Errorf("stop_timeout is 5 s, it took %v", d)
+	}
+	neat(t, p.Log())
+
+	restart()
+	p = process.Start(t, s.text())
+	p.AwaitReady()
+	p.Await("the last row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages > 0 })
+	green(t, p)
+	p.Stop()
+}
+
+// pulsarRows counts the messages of a topic that is not partitioned.
+func pulsarRows(t *testing.T, b *testenv.PulsarBroker, topic string) (n int) {
+	t.Helper()
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for r.HasNext() {
+		if _, err := r.Next(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// TestPulsarFaults is TestKafkaFaults with Pulsar.
+func TestPulsarFaults(t *testing.T) {
+	t.Parallel()
+	db := testenv.MySQL(t, "mysql")
+	t.Run("missing topic", func(t *testing.T) {
+		b := testenv.Pulsar(t)
+		s := newSetup(t, db)
+		s.name = testenv.Name(t)
+		table := s.table(t, db)
+		topic := b.Topic()
+		s.sink = pulsarSink(b, topic, "create: false")
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+		red(t, p, time.Minute, topic, "does not exist", "pulsar-admin topics create")
+		quiet(t, p, 3*time.Second, 6)
+		p.Stop()
+		neat(t, p.Log())
+		s.sink = pulsarSink(b, topic, "create: true")
+		p = process.Start(t, s.text())
+		p.AwaitReady()
+		green(t, p)
+		p.Stop()
+		if n := pulsarRows(t, b, topic); n != 1 {
+			t.Errorf("%d messages", n)
+		}
+	})
+	t.Run("oversize row", func(t *testing.T) {
+		b := testenv.Pulsar(t)
+		s := newSetup(t, db)
+		s.name = testenv.Name(t)
+		table := s.table(t, db)
+		topic := b.Topic()
+		s.sink = pulsarSink(b, topic, "create: true")
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+		db.Exec("INSERT INTO " + table + " VALUES (2, REPEAT('x', 6000000))")
+		red(t, p, time.Minute, topic, "larger", "maxMessageSize")
+		quiet(t, p, 3*time.Second, 6)
+		p.Stop()
+		neat(t, p.Log())
+		if n := pulsarRows(t, b, topic); n != 1 {
+			t.Errorf("%d messages, not the one before the large row", n)
+		}
+	})
+	t.Run("dead broker", func(t *testing.T) {
+		b := testenv.NewPulsar(t)
+		s := newSetup(t, db)
+		s.name = testenv.Name(t)
+		table := s.table(t, db)
+		topic := b.Topic()
+		s.sink = pulsarSink(b, topic, "create: true")
+		deadBroker(t, db, s, table, strings.TrimPrefix(b.URL, "pulsar://"), b.Kill, b.Restart)
+		if n := pulsarRows(t, b, topic); n != 2 {
+			t.Errorf("%d messages", n)
+		}
+	})
+}
