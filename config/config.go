@@ -206,7 +206,7 @@ func (c *Config) setDefaults() {
 	for i := range c.Destinations {
 		d := &c.Destinations[i]
 		def(&d.Start, "latest")
-		def(&d.Ring.Bytes, 32<<20)
+		def(&d.Ring.Bytes, 16<<20)
 		def(&d.Ring.Events, 1<<16)
 		def(&d.DetachAfter, Duration(5*time.Second))
 		def(&d.Source.Heartbeat, Duration(time.Second))
@@ -223,7 +223,7 @@ func (s *Sink) setDefaults() {
 	def(&s.Key, "primary_key")
 	def(&s.KeyChange, "split")
 	def(&s.TimeZone, "UTC")
-	def(&s.Window, 16<<20)
+	def(&s.Window, 8<<20)
 	if s.Headers == nil {
 		h := append([]string(nil), DefaultHeaders...)
 		s.Headers = &h

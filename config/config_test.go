@@ -32,7 +32,7 @@ func TestExampleParses(t *testing.T) {
 	if d.Source.Password.Reveal() != "a: b # c" {
 		t.Errorf("password %q: the variable's content must not be read as YAML", d.Source.Password.Reveal())
 	}
-	if d.Ring.Bytes != 32<<20 || c.Meta.SaveInterval.Value() != time.Second || d.Sinks[0].Codec != "canal-json" {
+	if d.Ring.Bytes != 16<<20 || c.Meta.SaveInterval.Value() != time.Second || d.Sinks[0].Codec != "canal-json" {
 		t.Errorf("values of the example: %+v", d)
 	}
 	if len(c.Destinations) != 2 || len(c.Destinations[1].Sinks) != 3 {
