@@ -54,7 +54,7 @@ type Status struct {
 
 // stats are the counters behind Status.
 type stats struct {
-	rows, messages, bytes, acks, failures, epochs, hidden, acked, slabs atomic.Int64
+	rows, messages, bytes, acks, failures, epochs, hidden, acked atomic.Int64
 }
 
 // Bridge is one sink's subscription. Run it once; the other methods may be

@@ -33,7 +33,7 @@ func (n Names) check(topic string) error {
 // checkKafka follows org.apache.kafka.common.internals.Topic.
 func checkKafka(topic string) error {
 	if topic == "" || topic == "." || topic == ".." {
-		return fmt.Errorf("Kafka takes no topic named %q", topic)
+		return fmt.Errorf("topic name %q is one that Kafka does not take", topic)
 	}
 	if len(topic) > 249 {
 		return fmt.Errorf("topic name %q has %d characters, Kafka takes 249", topic, len(topic))

@@ -37,8 +37,7 @@ const usage = `usage: binlogmq COMMAND
                                    move the cursors of a destination; START as in the configuration's start:
   version                          print the version
 
-docs/configuration.md describes the file; config.yaml.example is a start.
-`
+docs/configuration.md describes the file; config.yaml.example is a start.`
 
 func main() {
 	// A first signal asks for a soft stop, a second one cuts it short.
@@ -92,7 +91,7 @@ func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs
 		fmt.Fprintln(out, "binlogmq", versionText())
 		return nil
 	case "help", "--help", "-h":
-		fmt.Fprint(out, usage)
+		fmt.Fprintln(out, usage)
 		return nil
 	}
 	return usageError{fmt.Errorf("unknown command %q\n%s", name, usage)}
