@@ -312,7 +312,9 @@ func (b *Bridge) load(ctx context.Context) error {
 	}
 	switch {
 	case st == nil:
-		st = &State{Version: stateVersion, Epoch: 1, Fingerprint: b.fingerprint}
+		// I5: a cursor that was lost may have used numbers, which a broker that deduplicates would drop in silence.
+		st = NewState(b.o.Born)
+		st.Fingerprint = b.fingerprint
 		err = b.adopt(ctx, st)
 	case st.Fingerprint != b.fingerprint:
 		was := *st

@@ -137,6 +137,7 @@ type Options struct {
 	WindowBatches int           // bound on batches not acknowledged; 0 = 256
 	BatchEvents   int           // most events of a batch; 0 = 2048: small against the ring, which is freed batch by batch
 	BatchBytes    int64         // most bytes of a batch; 0 = 512 KiB, at most a quarter of WindowBytes
+	Born          time.Time     // when the cursor has no state: numbers lie above all that lives before this time can have used; zero: they begin at 0
 	DrainTimeout  time.Duration // how long Run waits for confirmations when it is told to stop; 0 = 10 s
 	BackoffMin    time.Duration // first pause after a failure; 0 = 100 ms
 	BackoffMax    time.Duration // longest pause; 0 = 30 s

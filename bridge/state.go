@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 )
 
 const (
@@ -37,6 +38,17 @@ type State struct {
 	Fingerprint string           `json:"fingerprint"`          // of the options under which the messages up to the cursor were sent
 	Partitions  map[string]int32 `json:"partitions,omitempty"` // of each topic used since; part of the fingerprint
 	Sink        []byte           `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
+}
+
+// firstLife is the second from which NewState counts: the start of 2020.
+const firstLife = 1577836800
+
+// NewState is the state of a subscription of whose past nothing is known. Its numbers lie above all that lives
+// which ended before born can have used, if those took less than a million a second since 2020. The
+// zero time gives epoch 1 and offset 0.
+func NewState(born time.Time) *State {
+	ms := max(0, born.UnixMilli()-firstLife*1000)
+	return &State{Version: stateVersion, Epoch: ms/1000 + 1, Offset: ms << 10, Fingerprint: MovedFingerprint}
 }
 
 // ParseState reads a cursor's state. Empty bytes are no state: nil, nil.

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestStateRoundTrip(t *testing.T) {
@@ -130,5 +131,28 @@ func TestParseNames(t *testing.T) {
 	}
 	if _, err := ParseKey("primary"); err == nil || !strings.Contains(err.Error(), "primary_key, table, none") {
 		t.Errorf("error %v does not list what is known", err)
+	}
+}
+
+// TestNumbersOfANewLife proves I5 for a subscription whose cursor was lost: later lives begin above what
+// earlier ones can have used.
+func TestNumbersOfANewLife(t *testing.T) {
+	if s := NewState(time.Time{}); s.Epoch != 1 || s.Offset != 0 {
+		t.Errorf("zero time: %+v", s)
+	}
+	born := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	first, second := NewState(born), NewState(born.Add(time.Minute))
+	if used := first.Offset + 60_000_000; second.Offset < used || second.Epoch <= first.Epoch {
+		t.Errorf("a minute with 60 million changes from %+v reaches into %+v", first, second)
+	}
+	if far := NewState(born.AddDate(100, 0, 0)); far.Offset >= 1<<53-1<<40 {
+		t.Errorf("in a hundred years the offset is %d, which leaves no room below 1<<53", far.Offset)
+	}
+	text, err := first.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := ParseState(text); err != nil || back.Offset != first.Offset {
+		t.Errorf("%+v, %v", back, err)
 	}
 }

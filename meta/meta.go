@@ -77,6 +77,8 @@ func (r *Record) Clone() *Record {
 
 // Errors that stores return, possibly wrapped.
 var (
+	// ErrDamaged: what is saved of that subscription cannot be read.
+	ErrDamaged = errors.New("damaged")
 	// ErrNotFound: nothing is saved of that subscription.
 	ErrNotFound = errors.New("no cursor is saved")
 

@@ -337,7 +337,7 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 				return nil, false, err // the source's errors say where they come from
 			}
 		default:
-			return nil, false, fmt.Errorf("%s: %w", id, err)
+			return nil, false, err // which names the subscription
 		}
 	}
 	x.cut = x.cursor.Last()

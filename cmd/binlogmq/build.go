@@ -185,7 +185,7 @@ func newBridge(d *config.Destination, s *config.Sink, c bridge.Client, out sink.
 	return bridge.New(bridge.Options{
 		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd,
 		CodecID: id, Tables: d.Tables, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
-		Tombstones: s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), DrainTimeout: drain, Logger: log,
+		Tombstones: s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
 	})
 }
 

@@ -99,10 +99,6 @@ func configured(cfg *config.Config, id meta.Identity) bool {
 	return false
 }
 
-// movedFingerprint marks a cursor that was moved by hand: no fingerprint equals
-// it, so the sink begins a new epoch and uses no number again.
-const movedFingerprint = "moved"
-
 // cursorSet moves all cursors of a destination: they share one numbering, so
 // one alone cannot be moved to a place whose number is not known.
 func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) (err error) {
@@ -197,7 +193,7 @@ func move(ctx context.Context, store meta.Store, ids []meta.Identity, start even
 	records := make(map[meta.Identity]*meta.Record, len(ids))
 	for _, id := range ids {
 		r, err := store.Load(ctx, id)
-		if errors.Is(err, meta.ErrNotFound) {
+		if errors.Is(err, meta.ErrNotFound) || errors.Is(err, meta.ErrDamaged) {
 			r = new(meta.Record)
 		} else if err != nil {
 			return nil, err
@@ -215,9 +211,9 @@ func move(ctx context.Context, store meta.Store, ids []meta.Identity, start even
 		r.Cursor.Position.GTIDs = start.Position.GTIDs.Clone()
 		r.SavedAt = time.Now()
 		if state == nil {
-			continue
+			state = bridge.NewState(time.Now())
 		}
-		state.Fingerprint = movedFingerprint
+		state.Fingerprint = bridge.MovedFingerprint
 		if r.Cursor.State, err = state.Encode(); err != nil {
 			return nil, err
 		}

@@ -88,7 +88,7 @@ func parse(data []byte) (meta.Identity, *meta.Record, error) {
 		return fail(err)
 	}
 	if sum := checksum(compact.Bytes()); sum != env.Checksum {
-		return fail(fmt.Errorf("damaged or edited: checksum %.32q, computed %s", env.Checksum, sum))
+		return fail(fmt.Errorf("checksum %.32q, computed %s", env.Checksum, sum))
 	}
 	var rec record
 	if err := unmarshal(env.Record, &rec); err != nil {

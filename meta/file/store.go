@@ -189,7 +189,7 @@ func (s *Store) Load(_ context.Context, id meta.Identity) (*meta.Record, error) 
 		err = fmt.Errorf("it belongs to %s", got)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cursor file %s of %s cannot be used: %w; restore it from a backup, or set the cursor with binlogmq cursor set", path, id, err)
+		return nil, fmt.Errorf("cursor file %s of %s cannot be used: %w: %w; restore it from a backup, or set the cursor with: binlogmq cursor set", path, id, meta.ErrDamaged, err)
 	}
 	return r, nil
 }

@@ -5,6 +5,7 @@ package operations
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -244,4 +245,35 @@ func TestPulsarFaults(t *testing.T) {
 			t.Errorf("%d messages", n)
 		}
 	})
+}
+
+// TestLostCursors proves that a program whose cursors are lost begins with numbers that the broker has not seen:
+// Pulsar would drop all others in silence.
+func TestLostCursors(t *testing.T) {
+	t.Parallel()
+	db := testenv.MySQL(t, "mysql")
+	b := testenv.Pulsar(t)
+	s := newSetup(t, db)
+	s.name = testenv.Name(t)
+	table := s.table(t, db)
+	topic := b.Topic()
+	s.sink = pulsarSink(b, topic, "create: true")
+	for life := range 3 {
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		for i := range 5 - life {
+			db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, 'x')", table, 10*life+i))
+		}
+		p.Await("the rows", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == int64(5-life) })
+		p.Stop()
+		if err := os.RemoveAll(s.meta); err != nil {
+			t.Fatal(err)
+		}
+		if life == 1 { // the other way to begin
+			moveTo(t, s, "latest")
+		}
+	}
+	if n := pulsarRows(t, b, topic); n != 5+4+3 {
+		t.Errorf("%d messages of 12", n)
+	}
 }
