@@ -36,7 +36,7 @@ type Stateful interface {
 	// Partitions may add the topic to the state; then it, too, must be saved
 	// before anything is published there.
 
-	// Mark returns a number for everything published so far. Marks rise over all sessions.
+	// Mark returns a number for everything published so far: each message accepted adds one. Marks rise over all sessions.
 	Mark() int64
 
 	// Acknowledge says that the cursor has moved behind everything up to the mark. A Publish

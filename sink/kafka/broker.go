@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,11 +19,14 @@ type broker struct {
 	id   int32
 	wake chan struct{}
 
+	search chan struct{} // unknown is not empty
+
 	// Guarded by the session's mu.
-	addr  string
-	ready []*lane // may hold lanes that have moved or emptied meanwhile
-	pipe  *pipe   // nil: not connected
-	err   error   // why it cannot be reached or does not answer
+	addr    string
+	ready   []*lane // may hold lanes that have moved or emptied meanwhile
+	unknown []*lane // to be synchronised before they send; likewise
+	pipe    *pipe   // nil: not connected
+	err     error   // why it cannot be reached or does not answer
 }
 
 // pipe is one connection to a broker with the requests on their way, oldest first.
@@ -63,6 +67,7 @@ func (b *broker) hasReady() bool {
 		b.drop()
 		if l.broker == b {
 			l.listed = false
+			l.poke() // it may have to be synchronised
 		}
 	}
 	return false
@@ -123,7 +128,7 @@ func (b *broker) run() {
 func (b *broker) waitReady() bool {
 	for {
 		b.ses.mu.Lock()
-		ready := b.hasReady()
+		ready := b.hasReady() || b.hasUnknown()
 		if !ready {
 			b.setErr(nil)
 		}
@@ -170,15 +175,18 @@ func (b *broker) serve(p *pipe, enc *encoder) {
 	ses.mu.Lock()
 	b.pipe = p
 	ses.mu.Unlock()
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		p.read()
-	}()
+	var parts sync.WaitGroup
+	parts.Go(p.read)
+	ctx, cancel := context.WithCancel(ses.ctx)
+	defer cancel()
+	if ses.s.book != nil {
+		parts.Go(func() { p.synchronise(ctx) })
+	}
 	for p.sendNext(enc) {
 	}
 	p.conn.Close()
-	<-read
+	cancel()
+	parts.Wait()
 	p.giveBack()
 }
 
@@ -408,6 +416,12 @@ func (r *request) find(a *producePartition, hint int) int {
 // to its lane; then an error returned ends the session. Caller holds mu.
 func (ses *session) settle(bt *batch, a *producePartition) (acked bool, fatal error) {
 	l := bt.l
+	if l.seq != nil {
+		if err := l.judge(bt, a); err != nil {
+			ses.putBack(bt, err)
+			return false, err
+		}
+	}
 	switch {
 	case a.code == codeNoError || a.code == codeDuplicate:
 		l.answered(false)
@@ -423,7 +437,7 @@ func (ses *session) settle(bt *batch, a *producePartition) (acked bool, fatal er
 
 	// While an earlier batch of the lane waits to be sent again, those behind it that were
 	// on their way are out of order by nature.
-	case retriable(a.code) || a.code == codeOutOfOrder && l.draining:
+	case retriable(a.code) || a.code == codeOutOfOrder && l.draining || l.seq != nil && disagrees(a.code):
 		err := ses.answerError(bt, a)
 		l.attempts++
 		ses.putBack(bt, err)
@@ -456,7 +470,9 @@ func (ses *session) answerError(bt *batch, a *producePartition) error {
 // batch is done instead, by the caller of fail or giveBack. Caller holds mu.
 func (ses *session) putBack(bt *batch, err error) {
 	l := bt.l
-	if bt.raw != nil && !bt.own {
+	if l.seq != nil {
+		bt.raw, bt.own = nil, false // what of it is stored decides; the rest is cut and stamped anew
+	} else if bt.raw != nil && !bt.own {
 		bt.raw, bt.own = slices.Clone(bt.raw), true
 	}
 	ses.retries.Add(1)

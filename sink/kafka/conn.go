@@ -182,7 +182,45 @@ func (c *conn) roundTrip(ctx context.Context, msg protocol.Message) (protocol.Me
 	return c.exchange(ctx, msg, v)
 }
 
-func (c *conn) exchange(ctx context.Context, msg protocol.Message, version int16) (_ protocol.Message, err error) {
+func (c *conn) exchange(ctx context.Context, msg protocol.Message, version int16) (protocol.Message, error) {
+	frame, err := c.converse(ctx, func() error {
+		return protocol.WriteRequest(c.Conn, version, c.corr, c.clientID, msg)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return decodeResponse(frame, msg.ApiKey(), version, c.corr)
+}
+
+// rawExchange sends a request whose body is appended by body, and returns the
+// answer's frame. The version must be one that is not "flexible".
+func (c *conn) rawExchange(ctx context.Context, key protocol.ApiKey, version int16, body func([]byte) []byte) ([]byte, error) {
+	if _, err := c.version(key, version, version); err != nil {
+		return nil, err
+	}
+	frame, err := c.converse(ctx, func() error {
+		be := binary.BigEndian
+		b := be.AppendUint16(make([]byte, 4, 256), uint16(key))
+		b = be.AppendUint16(b, uint16(version))
+		b = be.AppendUint32(b, uint32(c.corr))
+		b = be.AppendUint16(b, uint16(len(c.clientID)))
+		b = append(b, c.clientID...)
+		b = body(b)
+		be.PutUint32(b, uint32(len(b)-4))
+		_, err := c.Write(b)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if got := int32(binary.BigEndian.Uint32(frame[4:])); got != c.corr {
+		return nil, fmt.Errorf("kafka: an answer came out of turn (correlation id %d, not %d)", got, c.corr)
+	}
+	return frame, nil
+}
+
+// converse writes one request and reads one answer, until ctx ends.
+func (c *conn) converse(ctx context.Context, write func() error) (_ []byte, err error) {
 	deadline, _ := ctx.Deadline() // none: the zero time, no deadline
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, err
@@ -194,14 +232,10 @@ func (c *conn) exchange(ctx context.Context, msg protocol.Message, version int16
 		}
 	}()
 	c.corr++
-	if err := protocol.WriteRequest(c.Conn, version, c.corr, c.clientID, msg); err != nil {
+	if err := write(); err != nil {
 		return nil, err
 	}
-	frame, err := c.readFrame(nil)
-	if err != nil {
-		return nil, err
-	}
-	return decodeResponse(frame, msg.ApiKey(), version, c.corr)
+	return c.readFrame(nil)
 }
 
 // readFrame reads one response into buf, grown as needed: its size, its

@@ -250,7 +250,7 @@ func TestOptions(t *testing.T) {
 	if err == nil {
 		t.Fatal("bad options are taken")
 	}
-	for _, part := range []string{"brokers", "sequenced comes with a later version", "brotli", "requests in flight", "batch bytes", "gssapi"} {
+	for _, part := range []string{"brokers", "sequenced needs the names", "brotli", "requests in flight", "batch bytes", "gssapi"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in:\n%v", part, err)
 		}

@@ -27,7 +27,10 @@ const (
 	codeNotController      = 41
 	codeOutOfOrder         = 45
 	codeDuplicate          = 46
+	codeInvalidEpoch       = 47
 	codeConcurrentTxns     = 51
+	codeUnknownProducer    = 59
+	codeFenced             = 90
 	codeNoError            = 0
 )
 
@@ -84,6 +87,27 @@ func movesLeader(code int16) bool {
 	}
 	return false
 }
+
+// producerIDError is the error of an InitProducerID that was answered with code, nil if there is
+// none. It is permanent unless a retry makes sense.
+func producerIDError(code int16) error {
+	if code == codeNoError {
+		return nil
+	}
+	err := fmt.Errorf("kafka: getting a producer id: %w", &Error{Code: code})
+	if code == codeClusterNotAuth {
+		err = fmt.Errorf("%w; allow it: kafka-acls.sh --add --allow-principal User:NAME --operation IdempotentWrite --cluster (or WRITE on any topic)", err)
+	}
+	if !retriable(code) {
+		return &finalError{err}
+	}
+	return err
+}
+
+// finalError marks an error that a repetition by ourselves does not mend.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
 
 const maxBackoff = 2 * time.Second
 

@@ -23,7 +23,10 @@ var topicNumber atomic.Int64
 // harness runs the sinks' conformance suite against a cluster.
 func harness(brokers []string, o Options) sinktest.Harness {
 	o.Brokers = brokers
+	o.Deployment, o.Destination, o.Sink = "test", "shop", fmt.Sprintf("conformance-%x", rand.Uint64())
+	var before *Sink // whose state the next one is given
 	return sinktest.Harness{
+		ExactlyOnce: o.Delivery == Sequenced,
 		Open: func(t testing.TB, b sinktest.Bounds) sink.Sink {
 			o := o
 			o.Logger = quiet()
@@ -31,6 +34,16 @@ func harness(brokers []string, o Options) sinktest.Harness {
 			s, err := New(o)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if s.KeepsState() {
+				var state []byte
+				if before != nil {
+					state = before.AppendState(nil)
+				}
+				if _, err := s.Restore(ctxFor(t, patience), state, sink.Same); err != nil {
+					t.Fatal(err)
+				}
+				before = s
 			}
 			return s
 		},
@@ -113,10 +126,13 @@ func readPartition(t testing.TB, brokers []string, topic string, p int32) []sink
 }
 
 func TestConformanceFake(t *testing.T) {
-	for _, inflight := range []int{1, 5} {
-		t.Run(fmt.Sprintf("%d in flight", inflight), func(t *testing.T) {
+	for _, o := range []Options{
+		{RequestsInFlight: 1}, {RequestsInFlight: 5},
+		{RequestsInFlight: 1, Delivery: Sequenced}, {RequestsInFlight: 5, Delivery: Sequenced},
+	} {
+		t.Run(fmt.Sprintf("%s/%d in flight", o.Delivery, o.RequestsInFlight), func(t *testing.T) {
 			c := fakeCluster(t, kfake.NumBrokers(3))
-			h := harness(c.ListenAddrs(), Options{RequestsInFlight: inflight})
+			h := harness(c.ListenAddrs(), o)
 			// The fake's own ends of our connections end when it notices.
 			for _, f := range []string{"read", "write"} {
 				h.Leaks = append(h.Leaks, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn)."+f))

@@ -9,9 +9,10 @@ import (
 // guarded by the session's mu.
 type topic struct {
 	name       string
-	partitions int32 // pinned at the first sight of the topic
-	limit      int   // max.message.bytes: of a whole batch, compressed; 0: not known
-	batchBytes int   // how large batches of several messages are made, before compression
+	partitions int32    // pinned at the first sight of the topic
+	limit      int      // max.message.bytes: of a whole batch, compressed; 0: not known
+	batchBytes int      // how large batches of several messages are made, before compression
+	account    *account // sequenced delivery: its counters
 }
 
 // lane is the ordered line of messages for one topic partition within a session.
@@ -42,6 +43,8 @@ type lane struct {
 	waiting  *time.Timer
 	attempts int
 	err      error // why retry is not empty
+
+	seq *sequence // sequenced delivery; else nil
 }
 
 // batch is a run of messages with consecutive numbers, and once encoded the bytes
@@ -109,12 +112,24 @@ func (l *lane) sendable() bool {
 	if l.broker == nil || l.waiting != nil || l.draining || len(l.retry) == 0 && l.queue.len() == 0 {
 		return false
 	}
+	if l.seq != nil && !l.synchronised() {
+		return false
+	}
 	return l.inflight == 0 || l.proven && l.inflight < l.ses.s.o.RequestsInFlight
 }
 
 // poke lists the lane at its broker if it has something to send.
 func (l *lane) poke() {
-	if l.listed || !l.sendable() || !l.ses.started || l.ses.err != nil {
+	if l.listed || !l.ses.started || l.ses.err != nil {
+		return
+	}
+	if !l.sendable() {
+		if l.seq != nil && l.unknown() && !l.seq.listed {
+			l.seq.listed = true
+			l.broker.unknown = append(l.broker.unknown, l)
+			l.broker.signal()
+			notify(l.broker.search)
+		}
 		return
 	}
 	l.listed = true
@@ -179,6 +194,9 @@ func (l *lane) answered(failed bool) {
 	l.inflight--
 	if failed {
 		l.draining = true
+		if l.seq != nil {
+			l.seq.on = nil
+		}
 	}
 	if l.draining {
 		l.proven = false
@@ -210,6 +228,9 @@ func (l *lane) lead(b *broker) {
 	if l.broker != b {
 		l.broker = b
 		l.listed = false // the old broker drops its entry when it comes across it
+		if l.seq != nil {
+			l.seq.listed = false
+		}
 		if l.waiting != nil {
 			l.waiting.Stop()
 			l.waiting = nil

@@ -17,7 +17,7 @@ import (
 // Kinds of delivery.
 const (
 	AtLeastOnce   = "at_least_once" // idempotent within a session, fresh producer id per session
-	Sequenced     = "sequenced"
+	Sequenced     = "sequenced"     // exactly once: what is sent again after a restart has the numbers it had
 	Transactional = "transactional"
 )
 
@@ -37,10 +37,13 @@ const (
 // Options configure a Sink. The zero value of a field means its default.
 type Options struct {
 	Brokers  []string // host:port of some brokers; port 9092 if absent
-	Delivery string   // AtLeastOnce
+	Delivery string   // AtLeastOnce (default) or Sequenced
 	ClientID string   // "binlogmq"
 	TLS      *tls.Config
 	SASL     *SASL
+
+	// Names of the life that Sequenced delivery keeps; required there.
+	Deployment, Destination, Sink string
 
 	Compression      string // none (default), gzip, snappy, lz4, zstd
 	CompressionLevel int    // gzip and lz4 1..9, zstd 1..22; 0: the codec's default (zstd: fastest)
@@ -68,6 +71,10 @@ type Options struct {
 	// slowAfter is how long a Produce request may be on its way before the leaders
 	// of its partitions are looked up again: a frozen broker answers nothing. 2 s.
 	slowAfter time.Duration
+
+	// disagreeAfter is how long a lane may make no progress, because the broker's sequence state is not
+	// what ours is, before the sink stops. 60 s.
+	disagreeAfter time.Duration
 }
 
 // SASL authenticates the connections.
@@ -109,10 +116,14 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	case "":
 		o.Delivery = AtLeastOnce
 	case AtLeastOnce:
-	case Sequenced, Transactional:
-		bad("delivery: %s comes with a later version; use %s", o.Delivery, AtLeastOnce)
+	case Sequenced:
+		if o.Deployment == "" || o.Destination == "" || o.Sink == "" {
+			bad("delivery: %s needs the names of deployment, destination and sink", o.Delivery)
+		}
+	case Transactional:
+		bad("delivery: %s comes with a later version; use %s or %s", o.Delivery, Sequenced, AtLeastOnce)
 	default:
-		bad("delivery: unknown value %q; use %s", o.Delivery, AtLeastOnce)
+		bad("delivery: unknown value %q; use %s or %s", o.Delivery, Sequenced, AtLeastOnce)
 	}
 	if o.Compression == "" {
 		o.Compression = "none"
@@ -150,6 +161,7 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 		bad("metadata interval: must be positive")
 	}
 	setDefault(&o.slowAfter, 2*time.Second)
+	setDefault(&o.disagreeAfter, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

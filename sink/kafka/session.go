@@ -34,6 +34,7 @@ type session struct {
 	started    bool  // producerID and epoch are valid
 	producerID int64
 	epoch      int16
+	opened     bool // something was published; of the publishing goroutine
 	topics     map[string]*topicLanes
 	brokers    map[int32]*broker
 	refresh    map[string]struct{} // topics whose leaders are to be looked up
@@ -165,6 +166,11 @@ func (ses *session) lane(t *topicLanes, partition int32) (*lane, error) {
 	l := t.lanes[partition]
 	if l == nil {
 		l = &lane{ses: ses, t: t.t, partition: partition}
+		if book := ses.s.book; book != nil {
+			l.seq = &sequence{c: &t.t.account.counters[partition]}
+			l.number, l.seq.lag, l.seq.shared = book.start(l.seq.c)
+			l.seq.stored = l.number
+		}
 		t.lanes[partition] = l
 		ses.lookUp(t.t.name)
 	}
@@ -247,6 +253,19 @@ func (ses *session) manage() {
 
 // start gets a producer id. It retries until the session ends.
 func (ses *session) start() bool {
+	if book := ses.s.book; book != nil {
+		select {
+		case <-ses.s.alive:
+		case <-ses.ctx.Done():
+			return false
+		}
+		// I8: a restart takes up the same producer id and epoch; the sequences tell what is a repetition.
+		l := book.identity()
+		ses.mu.Lock()
+		defer ses.mu.Unlock()
+		ses.producerID, ses.epoch, ses.started = l.producerID, l.epoch, true
+		return true
+	}
 	troubled := false
 	for n := 1; ; n++ {
 		res, err := ask[*initproducerid.Response](ses.ctx, ses.ctl, &initproducerid.Request{
@@ -257,12 +276,10 @@ func (ses *session) start() bool {
 		if ses.ctx.Err() != nil {
 			return false
 		}
-		if err == nil && res.ErrorCode != codeNoError {
-			err = fmt.Errorf("kafka: getting a producer id: %w", &Error{Code: res.ErrorCode})
-			if res.ErrorCode == codeClusterNotAuth {
-				err = fmt.Errorf("%w; allow it: kafka-acls.sh --add --allow-principal User:NAME --operation IdempotentWrite --cluster (or WRITE on any topic)", err)
-			}
-			if !retriable(res.ErrorCode) {
+		if err == nil {
+			err = producerIDError(res.ErrorCode)
+			var final *finalError
+			if errors.As(err, &final) {
 				ses.fail(err)
 				return false
 			}
@@ -334,6 +351,11 @@ func (ses *session) assign(res *metadata.Response) (unresolved, changed error) {
 	if ses.err != nil {
 		return nil, nil
 	}
+	if book := ses.s.book; book != nil {
+		if l := book.identity(); res.ClusterID != l.cluster {
+			return nil, &DeliveryError{Err: fmt.Errorf("%w: %q, not %q", ErrOtherCluster, res.ClusterID, l.cluster), Remedy: "correct the sink's brokers"}
+		}
+	}
 	addrs := make(map[int32]string, len(res.Brokers))
 	for _, b := range res.Brokers {
 		addrs[b.NodeID] = brokerAddr(b)
@@ -362,7 +384,14 @@ func (ses *session) assign(res *metadata.Response) (unresolved, changed error) {
 			continue
 		}
 		// I5: keys are spread by the number that was seen first.
-		if n := len(mt.Partitions); n > 0 && n != int(t.t.partitions) {
+		n := len(mt.Partitions)
+		if ses.s.book != nil && n > int(t.t.partitions) {
+			n = int(t.t.partitions) // the life goes on with those that it began with
+		}
+		if n > 0 && n != int(t.t.partitions) {
+			if ses.s.book != nil {
+				return nil, fewPartitions(mt.Name, t.t.partitions, n)
+			}
 			return nil, topicError(mt.Name, fmt.Errorf("%w from %d to %d while the sink was running, which moves keys to other partitions: "+
 				"let consumers finish what is there, then restart", ErrPartitionsChanged, t.t.partitions, n))
 		}
@@ -392,7 +421,7 @@ func (ses *session) assign(res *metadata.Response) (unresolved, changed error) {
 			}
 			b := ses.brokers[p.LeaderID]
 			if b == nil {
-				b = &broker{ses: ses, id: p.LeaderID, addr: addr, wake: make(chan struct{}, 1)}
+				b = &broker{ses: ses, id: p.LeaderID, addr: addr, wake: make(chan struct{}, 1), search: make(chan struct{}, 1)}
 				ses.brokers[p.LeaderID] = b
 				ses.wg.Add(1)
 				go b.run()

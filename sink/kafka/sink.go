@@ -18,10 +18,16 @@ type Sink struct {
 	admin   *control // for Partitions and Check
 	retries atomic.Int64
 
-	mu     sync.Mutex
-	topics map[string]*topic
-	ses    *session
-	closed bool
+	// Sequenced delivery only.
+	book  *book         // nil with other kinds
+	alive chan struct{} // closed when Restore has given the book a life
+	runs  []run         // of the Publish under way
+
+	mu       sync.Mutex
+	topics   map[string]*topic
+	ses      *session
+	closed   bool
+	restored bool
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -39,6 +45,9 @@ func New(o Options) (*Sink, error) {
 		dial:   d,
 		admin:  newControl(d, o.Brokers, o.RequestTimeout),
 		topics: map[string]*topic{},
+	}
+	if o.Delivery == Sequenced {
+		s.book, s.alive = &book{}, make(chan struct{})
 	}
 	s.ses = newSession(s)
 	return s, nil
@@ -72,6 +81,15 @@ func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if s.book != nil {
+		return s.publishNumbered(ctx, ses, msgs)
+	}
+	return s.publish(ctx, ses, msgs, nil)
+}
+
+// publish is Publish within a session. number, if not nil, is told of each message that is accepted, with the
+// session's mu held; it takes the message over by returning true.
+func (s *Sink) publish(ctx context.Context, ses *session, msgs []sink.Message, number func(*lane, *sink.Message) (bool, error)) (int, error) {
 	var t *topicLanes
 	ses.mu.Lock()
 	for i := range msgs {
@@ -107,8 +125,12 @@ func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
 			}
 		}
 		l, err := ses.lane(t, m.Partition)
+		taken := false
 		if err == nil && size > maxPayload {
 			err = topicError(m.Topic, fmt.Errorf("key of %d bytes: %w: %d bytes, more than any Kafka broker takes", len(m.Key), ErrRecordTooLarge, size))
+		}
+		if err == nil && number != nil && ses.err == nil {
+			taken, err = number(l, m)
 		}
 		if err != nil {
 			ses.mu.Unlock()
@@ -119,6 +141,9 @@ func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
 			err := ses.err
 			ses.mu.Unlock()
 			return i, err
+		}
+		if taken {
+			continue
 		}
 		ses.msgs.Add(1)
 		ses.bytes.Add(int64(size))

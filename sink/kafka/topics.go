@@ -133,6 +133,11 @@ func (s *Sink) learnTopic(ctx context.Context, name string, created *bool) (*top
 		return nil, again(topicError(name, errors.New("shows no partitions yet")))
 	default:
 		t := &topic{name: name, partitions: int32(len(m.Partitions)), batchBytes: s.o.BatchBytes}
+		if s.book != nil {
+			if err := s.account(ctx, t); err != nil {
+				return nil, err
+			}
+		}
 		conf, err := s.describeTopic(ctx, name, configMaxMessage)
 		var code *Error
 		if err != nil && !errors.As(err, &code) {
@@ -145,6 +150,38 @@ func (s *Sink) learnTopic(ctx context.Context, name string, created *bool) (*top
 		}
 		return t, nil
 	}
+}
+
+// account finds or opens the topic's account in the life. The number of partitions stays
+// what it was when the life began with the topic: I5.
+func (s *Sink) account(ctx context.Context, t *topic) error {
+	select {
+	case <-s.alive:
+	default:
+		return topicError(t.name, errors.New("the sink has no state yet: Restore comes first"))
+	}
+	if t.account = s.book.account(t.name); t.account == nil {
+		ends, err := s.ends(ctx, t.name, t.partitions)
+		if err != nil {
+			var stop *DeliveryError
+			if errors.As(err, &stop) {
+				return err
+			}
+			return again(err)
+		}
+		t.account = s.book.open(t.name, ends)
+		return nil
+	}
+	n := int32(len(t.account.counters))
+	switch {
+	case t.partitions < n:
+		return fewPartitions(t.name, n, int(t.partitions))
+	case t.partitions > n:
+		s.o.Logger.Warn("kafka: the topic has more partitions than when the sink began with it; the sink goes on with those, because others would move keys. "+
+			"To use all: stop the sink cleanly, then begin anew with `binlogmq cursor new-life`", "topic", t.name, "partitions", t.partitions, "used", n)
+		t.partitions = n
+	}
+	return nil
 }
 
 // describeTopic returns the topic's settings of these names, or all of them.
