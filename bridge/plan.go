@@ -22,14 +22,16 @@ type plan struct {
 	tableName  []byte
 }
 
-// maxPlans bounds the plans kept. A server with more tables in use than that pays for planning again.
-const maxPlans = 20000
+// maxPlans bounds the bytes of the plans kept and of their tables (I9). A server with more tables in use than that
+// pays for planning again.
+const maxPlans = 32 << 20
 
 // planner makes plans. It belongs to the goroutine that pulls.
 type planner struct {
 	o     *Options
 	c     *compiled
 	plans map[*event.Table]*plan
+	size  int // bytes of plans
 	last  *plan
 	pins  map[string]int32                                   // topics resolved in this session
 	pin   func(topic string, n int32) error                  // remembers a topic's number in the state, or reports that it changed
@@ -47,10 +49,13 @@ func (p *planner) of(ctx context.Context, t *event.Table) (*plan, error) {
 		if pl, err = p.make(ctx, t); err != nil {
 			return nil, err
 		}
-		if len(p.plans) >= maxPlans {
+		size := t.Memory() + len(pl.topic) + 2*len(pl.name) + 256
+		if p.size+size > maxPlans {
 			clear(p.plans)
+			p.size = 0
 		}
 		p.plans[t] = pl
+		p.size += size
 	}
 	p.last = pl
 	return pl, nil

@@ -1,5 +1,7 @@
 package event
 
+import "unsafe"
+
 // Table describes the columns of the row images that refer to it. A Table is
 // immutable once [Table.Compile] has succeeded and may be shared by goroutines.
 // A changed table definition is a new Table.
@@ -11,6 +13,19 @@ type Table struct {
 
 	// Fields below are set by Compile.
 	image imagePlan
+}
+
+// Memory estimates the bytes that the table occupies, for those who keep tables (I9).
+func (t *Table) Memory() int {
+	n := int(unsafe.Sizeof(*t)) + len(t.Schema) + len(t.Name) + 8*len(t.Key)
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		n += int(unsafe.Sizeof(*c)) + len(c.Name) + len(c.SQLType) + 32 // their own overheads
+		for _, m := range c.Members {
+			n += int(unsafe.Sizeof(m)) + len(m)
+		}
+	}
+	return n
 }
 
 // Column is one column of a [Table].

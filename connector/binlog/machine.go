@@ -104,8 +104,8 @@ type definition struct {
 	table        *event.Table // nil: not captured
 }
 
-// maxDefinitions bounds the definitions remembered.
-const maxDefinitions = 8192
+// maxDefinitions bounds the bytes of the definitions that are remembered, tables included (I9).
+const maxDefinitions = 32 << 20
 
 // Machine turns the events of a stream into transactions: it numbers row
 // changes, counts positions and decides where transactions begin and end. Its
@@ -115,6 +115,7 @@ type Machine struct {
 	alloc   alloc
 	payload payloadReader
 	defs    map[string]*definition
+	defSize int // bytes of defs
 
 	file    string // current binlog file
 	pos     uint64 // offset behind the last event
@@ -637,7 +638,7 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 		text = nil
 	} else if m.opt.Tables != nil {
 		m.opt.Tables.Changed(q.Schema, text)
-		clear(m.defs)
+		m.forget()
 	}
 	e := m.alloc.event(len(text))
 	*e = event.Event{
@@ -693,11 +694,22 @@ func (m *Machine) define(t *TableMap, start uint64) (*definition, error) {
 		}
 		d.table = table
 	}
-	if len(m.defs) >= maxDefinitions {
-		clear(m.defs)
+	size := len(t.Definition) + len(d.schema) + len(d.name) + 256
+	if d.table != nil {
+		size += d.table.Memory()
+	}
+	if m.defSize+size > maxDefinitions {
+		m.forget()
 	}
 	m.defs[string(t.Definition)] = d
+	m.defSize += size
 	return d, nil
+}
+
+// forget forgets what is known about tables; Options.Tables is asked again.
+func (m *Machine) forget() {
+	clear(m.defs)
+	m.defSize = 0
 }
 
 func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {

@@ -58,20 +58,26 @@ type Options struct {
 // Builder makes tables of TABLE_MAPs and remembers them. It implements
 // binlog.Tables. Not for concurrent use.
 type Builder struct {
-	opt   Options
-	known map[string]*entry // by definition
+	opt    Options
+	known  map[string]*entry // by definition; those used since the last generation began
+	before map[string]*entry // the generation before
+	weight int               // of known
+	limit  int               // of a generation
 }
 
 type entry struct {
 	schema, name string
 	table        *event.Table
+	weight       int
 }
 
-// maxKnown bounds the tables remembered.
-const maxKnown = 8192
+// generation bounds the bytes of the tables that are remembered of one generation, of which there are two (I9).
+const generation = 64 << 20
 
 // New returns a Builder.
-func New(opt Options) *Builder { return &Builder{opt: opt, known: map[string]*entry{}} }
+func New(opt Options) *Builder {
+	return &Builder{opt: opt, known: map[string]*entry{}, limit: generation}
+}
 
 // FullMetadata returns the statement that makes the server log complete
 // TABLE_MAPs, and how it stays so.
@@ -105,13 +111,15 @@ func atLeast(version string, want ...int) bool {
 
 // Changed forgets the tables that the statement names, so that information_schema is asked again.
 func (b *Builder) Changed(_, statement []byte) {
-	if len(b.known) == 0 {
+	if len(b.known)+len(b.before) == 0 {
 		return
 	}
 	text := strings.ToLower(string(statement))
-	for k, e := range b.known {
-		if strings.Contains(text, strings.ToLower(e.name)) || strings.Contains(text, strings.ToLower(e.schema)) {
-			delete(b.known, k)
+	for _, known := range []map[string]*entry{b.known, b.before} {
+		for k, e := range known {
+			if strings.Contains(text, strings.ToLower(e.name)) || strings.Contains(text, strings.ToLower(e.schema)) {
+				delete(known, k)
+			}
 		}
 	}
 }
@@ -121,15 +129,23 @@ func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
 	if e, ok := b.known[string(t.Definition)]; ok {
 		return e.table, nil
 	}
-	table, err := b.build(t)
-	if err != nil {
-		return nil, err
+	e, ok := b.before[string(t.Definition)]
+	if !ok {
+		table, err := b.build(t)
+		if err != nil {
+			return nil, err
+		}
+		e = &entry{schema: string(t.Schema), name: string(t.Table), table: table, weight: len(t.Definition) + 256}
+		if table != nil {
+			e.weight += table.Memory()
+		}
 	}
-	if len(b.known) >= maxKnown {
-		clear(b.known)
+	if b.weight+e.weight > b.limit {
+		b.before, b.known, b.weight = b.known, map[string]*entry{}, 0
 	}
-	b.known[string(t.Definition)] = &entry{string(t.Schema), string(t.Table), table}
-	return table, nil
+	b.known[string(t.Definition)] = e
+	b.weight += e.weight
+	return e.table, nil
 }
 
 func stop(what, remedy string, err error) error {

@@ -307,3 +307,48 @@ func FuzzTable(f *testing.F) {
 type anyTable struct{ *catalogue }
 
 func (a anyTable) Columns(string, string) ([]Column, error) { return a.cols, nil }
+
+// anything is a Catalog that knows no table and counts the questions.
+type anything struct{ asked map[string]int }
+
+func (a *anything) Columns(schema, table string) ([]Column, error) {
+	a.asked[table]++
+	return nil, ErrNoTable
+}
+
+// I9: however many tables the log names, what is remembered of them is bounded by its size, and tables in use stay.
+func TestTablesRememberedI9(t *testing.T) {
+	cat := &anything{map[string]int{}}
+	b := New(Options{Charsets: charsets, Catalog: cat})
+	b.limit = 20_000
+	m := tableMap(t, "\x03", "", "\x00", "\x01", "\x00", "\x04", names("a"))
+	table := func(name string) {
+		m.Table, m.Definition = []byte(name), []byte("definition of "+name)
+		if _, err := b.Table(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2000 {
+		table(fmt.Sprint("t", i))
+		if i%10 == 0 {
+			table("often")
+		}
+		held := 0
+		for _, known := range []map[string]*entry{b.known, b.before} {
+			for _, e := range known {
+				held += e.weight
+			}
+		}
+		if held > 2*b.limit {
+			t.Fatalf("%d bytes are held after %d tables, the bound is %d", held, i, 2*b.limit)
+		}
+	}
+	if cat.asked["often"] != 1 || cat.asked["t0"] != 1 {
+		t.Errorf("asked %d times about the table in use, %d about another", cat.asked["often"], cat.asked["t0"])
+	}
+	b.Changed(nil, []byte("ALTER TABLE often ADD b INT"))
+	table("often")
+	if cat.asked["often"] != 2 {
+		t.Error("an altered table is not asked about again")
+	}
+}
