@@ -1,0 +1,240 @@
+//go:build integration
+
+package corner
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/go-mysql-org/go-mysql/client"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func load(t *testing.T) []*Case {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	var all []*Case
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases, err := parse(string(b))
+		if err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		all = append(all, cases...)
+	}
+	return all
+}
+
+func config(t *testing.T, db *testenv.Server, tables, out string) string {
+	t.Helper()
+	return fmt.Sprintf(`
+meta: { file: { directory: %q } }
+destinations:
+  - name: corner
+    source: { address: %q, user: %s, password: %s }
+    tables: [%q]
+    ring: { bytes: 1MiB, events: 256 }
+    sinks:
+      - name: lines
+        file: { path: %q, sync: false }
+        canal_json: { binary: base64, enum: label }
+        ddl_topic: ddl
+`, filepath.Join(t.TempDir(), "meta"), db.Addr, db.ReplUser, db.ReplPassword, tables, out)
+}
+
+// end is where the server's log ends.
+func end(t *testing.T, db *testenv.Server) (file string, offset int64) {
+	t.Helper()
+	q := "SHOW BINARY LOG STATUS"
+	if db.MariaDB() {
+		q = "SHOW MASTER STATUS"
+	}
+	row := db.Query(q)[0]
+	offset, err := strconv.ParseInt(row[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row[0], offset
+}
+
+// settle waits until everything that the server has logged is published.
+func settle(t *testing.T, db *testenv.Server, p *process.Child) {
+	t.Helper()
+	file, offset := end(t, db)
+	p.Await("everything to be published", 2*time.Minute, func(r *admin.Report) bool {
+		d := &r.Destinations[0]
+		at, _, _ := strings.Cut(d.Position, " ")
+		atFile, o, _ := strings.Cut(at, ":")
+		n, _ := strconv.ParseInt(o, 10, 64)
+		return (atFile > file || atFile == file && n >= offset) && d.Sinks[0].Behind == 0 || !r.Healthy() && d.State == "failed"
+	})
+}
+
+// published reads the messages by schema; DDL has that of the statement.
+func published(t *testing.T, path string) map[string][]*message {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	by := map[string][]*message{}
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 256<<20)
+	last := int64(-1)
+	for s.Scan() {
+		m := &message{}
+		if err := json.Unmarshal(s.Bytes(), m); err != nil {
+			t.Fatalf("%v in %.1000s", err, s.Bytes())
+		}
+		seq, err := strconv.ParseInt(m.Headers["seq"], 10, 64)
+		if err != nil || seq < last {
+			t.Errorf("sequence %q behind %d", m.Headers["seq"], last)
+		}
+		last = seq
+		by[m.Value.Database] = append(by[m.Value.Database], m)
+	}
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return by
+}
+
+// schema is the case's own.
+func (c *Case) schema() string { return "corner_" + c.Name }
+
+// run executes the case's statements.
+func (c *Case) run(db *testenv.Server) error {
+	db.Exec("CREATE DATABASE IF NOT EXISTS " + c.schema() + " CHARACTER SET utf8mb4")
+	conn, err := client.Connect(db.Addr, db.User, db.Password, c.schema())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, q := range append([]string{"SET NAMES utf8mb4", "SET time_zone='+00:00'"}, c.Statements...) {
+		if _, err := conn.Execute(strings.ReplaceAll(q, "{DB}", c.schema())); err != nil {
+			return fmt.Errorf("%.300s: %w", q, err)
+		}
+	}
+	return nil
+}
+
+// compare holds the messages against the expectations.
+func (c *Case) compare(t *testing.T, kind string, msgs []*message) {
+	t.Helper()
+	var got []string
+	for _, m := range msgs {
+		if m.Value.IsDDL && !c.DDL {
+			continue
+		}
+		line, err := m.render()
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, strings.ReplaceAll(line, c.schema(), "{DB}"))
+	}
+	if want := c.Want[kind]; !slices.Equal(got, want) {
+		i := 0
+		for i < len(got) && i < len(want) && got[i] == want[i] {
+			i++
+		}
+		t.Errorf("%d messages, want %d; equal up to the one of index %d\n got\n%s\n want\n%s", len(got), len(want), i, list(got[i:]), list(want[i:]))
+	}
+}
+
+func list(lines []string) string {
+	if len(lines) > 40 {
+		lines = append(slices.Clone(lines[:40]), "...")
+	}
+	return "> " + strings.Join(lines, "\n> ")
+}
+
+// I3, I4, I6: every case gives its messages, in order and in full.
+func TestCases(t *testing.T) {
+	cases := load(t)
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			db := testenv.NewMySQL(t, kind) // its own: some cases set global variables
+			out := filepath.Join(t.TempDir(), "out.jsonl")
+			p := process.Start(t, config(t, db, "corner_*.*", out))
+			p.AwaitReady()
+			failed := map[string]error{}
+			for _, c := range cases {
+				if c.Stops == "" && slices.Contains(c.Servers, kind) {
+					db.Exec("DROP DATABASE IF EXISTS " + c.schema())
+					failed[c.Name] = c.run(db)
+				}
+			}
+			settle(t, db, p)
+			if r, ok := p.Report(); !ok || !r.Healthy() {
+				t.Errorf("not healthy: %s", r.Destinations[0].Error)
+			}
+			p.Stop()
+			by := published(t, out)
+			for _, c := range cases {
+				if c.Stops != "" || !slices.Contains(c.Servers, kind) {
+					continue
+				}
+				t.Run(c.Name, func(t *testing.T) {
+					if err := failed[c.Name]; err != nil {
+						t.Error(err)
+					}
+					c.compare(t, kind, by[c.schema()])
+				})
+				db.Exec("DROP DATABASE IF EXISTS " + c.schema())
+			}
+		})
+	}
+}
+
+// I3: what cannot be read or sent stops the destination with an error that says so, publishes nothing of it,
+// and ends the program; behind it, it goes on once the cursor is moved.
+func TestStops(t *testing.T) {
+	for _, c := range load(t) {
+		for _, kind := range c.Servers {
+			if c.Stops == "" {
+				break
+			}
+			t.Run(c.Name+"/"+kind, func(t *testing.T) {
+				db := testenv.MySQL(t, kind)
+				db.Exec("DROP DATABASE IF EXISTS " + c.schema())
+				t.Cleanup(func() { db.Exec("DROP DATABASE IF EXISTS " + c.schema()) })
+				out := filepath.Join(t.TempDir(), "out.jsonl")
+				cfg := config(t, db, c.schema()+".*", out)
+				p := process.Start(t, cfg)
+				p.AwaitReady()
+				if err := c.run(db); err != nil {
+					t.Fatal(err)
+				}
+				if code := p.Wait(time.Minute); code != 1 {
+					t.Errorf("exit code %d", code)
+				}
+				if log := p.Log(); !strings.Contains(log, c.Stops) || !strings.Contains(log, "cursor set") && !strings.Contains(log, "remedy") {
+					t.Errorf("it says\n%s\nwithout %q", log, c.Stops)
+				}
+				c.compare(t, kind, published(t, out)[c.schema()])
+			})
+		}
+	}
+}
