@@ -1,10 +1,9 @@
-//go:build integration
+//go:build record
 
 package connector
 
 import (
 	"context"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,14 +15,10 @@ import (
 	"github.com/binlogmq/binlogmq/internal/testenv"
 )
 
-var record = flag.Bool("record", false, "record the streams that the unit tests of binlog and schema read")
-
 // TestRecord writes the packets that each server sends for the statements of
-// binlog/testdata/record/KIND.sql to KIND.stream beside it.
+// binlog/testdata/record/KIND.sql to KIND.stream beside it, which the unit tests of
+// binlog and schema read. It runs with the build tags integration and record.
 func TestRecord(t *testing.T) {
-	if !*record {
-		t.Skip("run with -record to record again")
-	}
 	for _, kind := range []string{"mysql", "mariadb", "mariadb11"} {
 		t.Run(kind, func(t *testing.T) {
 			server := testenv.NewMySQL(t, kind)

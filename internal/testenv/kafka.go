@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -110,15 +112,26 @@ func (k *KafkaCluster) Leader(topic string, partition int32) int {
 	return leader
 }
 
+// partitionOf asks until a broker knows the topic: one that was just created is news to some of them.
 func partitionOf(ctx context.Context, c *kadm.Client, topic string, partition int32) (kadm.PartitionDetail, error) {
-	topics, err := c.ListTopics(ctx, topic)
-	if err != nil {
-		return kadm.PartitionDetail{Leader: -1}, err
+	for {
+		topics, err := c.ListTopics(ctx, topic)
+		if err == nil {
+			err = topics[topic].Err
+		}
+		d, there := topics[topic].Partitions[partition]
+		switch {
+		case err == nil && there:
+			return d, nil
+		case err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable):
+			return kadm.PartitionDetail{Leader: -1}, err
+		}
+		select {
+		case <-ctx.Done():
+			return kadm.PartitionDetail{Leader: -1}, errors.Join(ctx.Err(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
-	if err := topics[topic].Err; err != nil {
-		return kadm.PartitionDetail{Leader: -1}, err
-	}
-	return topics[topic].Partitions[partition], nil
 }
 
 // MoveLeader makes a broker, which must hold a copy, the leader of a partition, and returns when it is.
