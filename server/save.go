@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/binlogmq/binlogmq/meta"
@@ -97,6 +98,14 @@ func (d *destination) save(ctx context.Context, s *sub, need int64, last bool) e
 		s.run.savedCh = nil
 	}
 	return nil
+}
+
+// notSaved says whose cursor it is, unless the store has.
+func notSaved(id Identity, err error) error {
+	if strings.Contains(err.Error(), id.String()) {
+		return err
+	}
+	return fmt.Errorf("%s: cursor not saved: %w", id, err)
 }
 
 // saveBefore saves the subscription's moves up to need before it returns, however long

@@ -202,7 +202,7 @@ func (d *destination) close(ctx context.Context) error {
 			continue
 		}
 		if err := d.save(ctx, x, need, true); err != nil {
-			errs = append(errs, fmt.Errorf("%s: cursor not saved: %w", x.id, err))
+			errs = append(errs, notSaved(x.id, err))
 		}
 	}
 	if err := waitGroup(ctx, &d.wg); err != nil {
@@ -277,7 +277,7 @@ func (s *Server) Subscribe(ctx context.Context, id Identity, filter string, opts
 	// The first cursor must not move with a crash, and no batch id may be used twice.
 	if err := d.save(ctx, x, 1<<62, false); err != nil {
 		d.keep(x)
-		return fmt.Errorf("%s: cursor not saved: %w", id, err)
+		return notSaved(id, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

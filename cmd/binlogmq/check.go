@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/meta/file"
 	"github.com/binlogmq/binlogmq/sink"
+	filesink "github.com/binlogmq/binlogmq/sink/file"
 )
 
 // checkTimeout bounds each part that check asks.
@@ -41,6 +44,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 	for i := range cfg.Destinations {
 		d := &cfg.Destinations[i]
 		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
+		var tables []connector.TableName
 		src, err := newConnector(d, log)
 		if err != nil {
 			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
@@ -49,19 +53,35 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 				for _, f := range src.Check(ctx) {
 					c.add(sink.Finding{Severity: f.Severity.String(), What: f.What, Where: f.Address, Remedy: f.Remedy})
 				}
+				// Without them topics that tables name cannot be looked at; why there are none is told above.
+				tables, _ = src.Tables(ctx, mostTables)
 			})
 		}
 		for j := range d.Sinks {
 			s := &d.Sinks[j]
 			name, _ := kind(s)
 			c.section("destination %s: sink %s (%s)", d.Name, s.Name, name)
+			clean := leaveNoFile(s)
 			k, err := newSink(cfg.Deployment, d.Name, s, log)
+			if errors.Is(err, filesink.ErrInUse) {
+				c.add(sink.Finding{What: "the file is open in a running binlogmq"})
+				continue
+			}
 			if err != nil {
 				c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
 				continue
 			}
 			c.within(ctx, func(ctx context.Context) {
-				for _, f := range k.Check(ctx) {
+				var found []sink.Finding
+				if t, ok := k.(topicChecker); ok {
+					found = t.CheckTopics(ctx, topicsOf(s, d.Name, tables)...)
+				} else {
+					found = k.Check(ctx)
+				}
+				if len(found) == 0 {
+					found = append(found, sink.Finding{What: "reachable, nothing to mend"})
+				}
+				for _, f := range found {
 					c.add(f)
 				}
 			})
@@ -70,6 +90,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 					c.add(sink.Finding{Severity: sink.SeverityWarning, What: err.Error()})
 				}
 			})
+			clean()
 		}
 	}
 	c.overlaps(cfg)
@@ -78,6 +99,51 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 		return errReported
 	}
 	return nil
+}
+
+// leaveNoFile returns what removes the file that a file sink makes just by being
+// looked at.
+func leaveNoFile(s *config.Sink) func() {
+	if s.File == nil {
+		return func() {}
+	}
+	if _, err := os.Lstat(s.File.Path); !errors.Is(err, fs.ErrNotExist) {
+		return func() {}
+	}
+	return func() {
+		if info, err := os.Lstat(s.File.Path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+			_ = os.Remove(s.File.Path)
+		}
+	}
+}
+
+// mostTables bounds the tables whose topics are looked at.
+const mostTables = 100
+
+// topicChecker is a sink that can look at topics before they are used.
+type topicChecker interface {
+	CheckTopics(ctx context.Context, topics ...string) []sink.Finding
+}
+
+// topicsOf returns the topics of a sink, as far as they can be known before any row is read.
+func topicsOf(s *config.Sink, destination string, tables []connector.TableName) []string {
+	var topics []string
+	filter, err := tablefilter.New(s.Tables)
+	if err != nil {
+		return nil // validated
+	}
+	for _, t := range checkTopics(s, destination) {
+		if !strings.Contains(t, "{") {
+			topics = append(topics, t)
+			continue
+		}
+		for _, n := range tables {
+			if filter.Match(n.Schema, n.Table) {
+				topics = append(topics, strings.NewReplacer("{schema}", n.Schema, "{table}", n.Table).Replace(t))
+			}
+		}
+	}
+	return topics
 }
 
 type checker struct {

@@ -68,7 +68,7 @@ func (o *output) prepare(path string, values, sync bool) error {
 	o.regular, o.sync = true, sync
 	if err := unix.Flock(int(o.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return fmt.Errorf("file: %s is in use by another process of ours; give each sink a file of its own", path)
+			return fmt.Errorf("file: %s is %w; give each sink a file of its own", path, ErrInUse)
 		}
 		return fmt.Errorf("file: locking %s: %w", path, err)
 	}

@@ -62,6 +62,10 @@ func (o Options) normalize() (Options, error) {
 func folder(path string) string { return filepath.Dir(path) }
 
 // errClosed is what calls after Close fail with.
+// ErrInUse is in the chain of New's error while another sink, perhaps of
+// another process, writes to the file.
+var ErrInUse = errors.New("in use by another process of ours")
+
 var errClosed = errors.New("file: the sink is closed")
 
 // item is an accepted message whose line waits.
