@@ -425,6 +425,10 @@ func (ses *session) settle(bt *batch, a *producePartition) (acked bool, fatal er
 	switch {
 	case a.code == codeNoError || a.code == codeDuplicate:
 		l.answered(false)
+		if l.t.confirmed != nil { // acknowledged in order, as every batch names the one before
+			m := bt.entries[len(bt.entries)-1].m
+			l.t.confirmed[l.partition] = mark{m.Sequence, m.SubIndex, true}
+		}
 		if l.err != nil && len(l.retry) == 0 {
 			l.trouble(nil)
 		}

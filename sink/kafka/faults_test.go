@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +91,10 @@ func TestFaultsLoseNothing(t *testing.T) {
 		{name: "leaders move", moves: true},
 		{name: "connections cut", cut: 9},
 	} {
-		for _, inflight := range []int{1, 5} {
-			t.Run(fmt.Sprintf("%s/%d in flight", c.name, inflight), func(t *testing.T) {
+		for _, inflight := range []int{1, 5, -1, -5} {
+			sequenced := inflight < 0
+			inflight = max(inflight, -inflight)
+			t.Run(fmt.Sprintf("%s/%d in flight/sequenced %t", c.name, inflight, sequenced), func(t *testing.T) {
 				t.Parallel()
 				var cut cutter
 				cl := fakeCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(6, "shop"), kfake.ListenFn(cut.listen))
@@ -104,7 +107,13 @@ func TestFaultsLoseNothing(t *testing.T) {
 				if c.early {
 					faults = cl.Fault(c.faults...)
 				}
-				s := newSink(t, Options{Brokers: cl.ListenAddrs(), RequestsInFlight: inflight, BatchBytes: 2000, RequestBytes: 4000})
+				o := Options{Brokers: cl.ListenAddrs(), RequestsInFlight: inflight, BatchBytes: 2000, RequestBytes: 4000}
+				var s *Sink
+				if sequenced {
+					s = newSequenced(t, o, nil, sink.Same)
+				} else {
+					s = newSink(t, o)
+				}
 				ctx := ctxFor(t, patience)
 				if _, err := s.Partitions(ctx, "shop"); err != nil {
 					t.Fatal(err)
@@ -137,7 +146,7 @@ func TestFaultsLoseNothing(t *testing.T) {
 				if ok, errs := f.count(); ok != total {
 					t.Fatalf("%d done, errors %v", ok, errs)
 				}
-				if st := s.Status(); st.Err != nil || (c.faults != nil || c.cut > 0) && st.Retries == 0 {
+				if st := s.Status(); st.Err != nil || (c.faults != nil && !(sequenced && c.early) || c.cut > 0) && st.Retries == 0 {
 					t.Errorf("status %+v", st)
 				}
 				if c.cut > 0 && cut.cuts.Load() == 0 {
@@ -336,6 +345,53 @@ func TestSingleMessageTooLarge(t *testing.T) {
 		if f.of[i] == nil {
 			t.Errorf("message %d behind the refused one is done", i)
 		}
+	}
+}
+
+// TestConfirmedMessagesAreNotStoredAgain: a message that cannot be sent ends session after session, each of which gets
+// everything behind the last acknowledgement again. What the broker has confirmed meanwhile is not stored once more by
+// each of them, and all is in order (I4) once the message can be sent.
+func TestConfirmedMessagesAreNotStoredAgain(t *testing.T) {
+	cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "other"))
+	if err := cl.CreateTopic("shop", 2, map[string]string{"max.message.bytes": "5000"}); err != nil {
+		t.Fatal(err)
+	}
+	s := newSink(t, Options{Brokers: cl.ListenAddrs()})
+	ctx := ctxFor(t, patience)
+	for _, topic := range []string{"shop", "other"} {
+		if _, err := s.Partitions(ctx, topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round := func(large int) error {
+		var f, g fates
+		msgs, others := numbered(&f, "shop", 2, 0, 10), numbered(&g, "other", 2, 0, 10)
+		msgs[6].Value = append(bytes.Repeat([]byte("0"), large), '6')
+		if _, err := s.Publish(ctx, others); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = s.Publish(ctx, msgs) // fails when the large one has failed by now
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return f.of[6]
+	}
+	for range 4 {
+		if err := round(6000); !errors.Is(err, ErrRecordTooLarge) {
+			t.Fatalf("error %v", err)
+		}
+		if err := s.Reset(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := round(0); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range []string{"shop", "other"} {
+		verify(t, readAll(t, cl.ListenAddrs(), topic, 10), 10)
 	}
 }
 

@@ -3,6 +3,8 @@ package kafka
 import (
 	"slices"
 	"time"
+
+	"github.com/binlogmq/binlogmq/sink"
 )
 
 // topic is what the sink knows of a topic for as long as it lives. batchBytes is
@@ -13,6 +15,19 @@ type topic struct {
 	limit      int      // max.message.bytes: of a whole batch, compressed; 0: not known
 	batchBytes int      // how large batches of several messages are made, before compression
 	account    *account // sequenced delivery: its counters
+	confirmed  []mark   // at_least_once, by partition: the last message that a broker has acknowledged
+}
+
+// mark is the number of a message; the zero value comes before all.
+type mark struct {
+	sequence int64
+	sub      uint16
+	set      bool
+}
+
+// covers says whether m comes no later than the message that k marks.
+func (k mark) covers(m *sink.Message) bool {
+	return k.set && (m.Sequence < k.sequence || m.Sequence == k.sequence && m.SubIndex <= k.sub)
 }
 
 // lane is the ordered line of messages for one topic partition within a session.
@@ -45,6 +60,10 @@ type lane struct {
 	err      error // why retry is not empty
 
 	seq *sequence // sequenced delivery; else nil
+
+	// stored: up to there the messages were acknowledged in sessions before this one, of which this one gets what follows the
+	// bridge's acknowledgement once more. One message that cannot be sent would else have all around it stored again and again.
+	stored mark
 }
 
 // batch is a run of messages with consecutive numbers, and once encoded the bytes

@@ -74,6 +74,18 @@ func newSink(t testing.TB, o Options) *Sink {
 	return s
 }
 
+// newSequenced returns a sink with sequenced delivery that goes on with a state.
+func newSequenced(t testing.TB, o Options, state []byte, how sink.Continuation) *Sink {
+	t.Helper()
+	o.Delivery = Sequenced
+	o.Deployment, o.Destination, o.Sink = "test", "shop", "out"
+	s := newSink(t, o)
+	if _, err := s.Restore(ctxFor(t, patience), state, how); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // numbered returns n messages over the partitions, with rising sequences from first.
 func numbered(owner sink.Owner, topic string, partitions int32, first, n int) []sink.Message {
 	msgs := make([]sink.Message, n)

@@ -166,6 +166,9 @@ func (ses *session) lane(t *topicLanes, partition int32) (*lane, error) {
 	l := t.lanes[partition]
 	if l == nil {
 		l = &lane{ses: ses, t: t.t, partition: partition}
+		if t.t.confirmed != nil {
+			l.stored = t.t.confirmed[partition]
+		}
 		if book := ses.s.book; book != nil {
 			l.seq = &sequence{c: &t.t.account.counters[partition]}
 			l.number, l.seq.lag, l.seq.shared = book.start(l.seq.c)

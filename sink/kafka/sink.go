@@ -145,6 +145,12 @@ func (s *Sink) publish(ctx context.Context, ses *session, msgs []sink.Message, n
 		if taken {
 			continue
 		}
+		if l.stored.covers(m) {
+			ses.mu.Unlock()
+			m.Done(nil)
+			ses.mu.Lock()
+			continue
+		}
 		ses.msgs.Add(1)
 		ses.bytes.Add(int64(size))
 		l.queue.push(newEntry(m, size))

@@ -119,7 +119,7 @@ func (l *lane) stuck(cause error) error {
 // synchronise searches the log for the broker's unknown lanes, over connections of its own, until ctx ends.
 func (p *pipe) synchronise(ctx context.Context) {
 	b, ses := p.b, p.b.ses
-	for {
+	for ctx.Err() == nil {
 		ses.mu.Lock()
 		lanes := b.takeUnknown()
 		ses.mu.Unlock()
@@ -133,7 +133,6 @@ func (p *pipe) synchronise(ctx context.Context) {
 		select {
 		case <-b.search:
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -133,6 +133,9 @@ func (s *Sink) learnTopic(ctx context.Context, name string, created *bool) (*top
 		return nil, again(topicError(name, errors.New("shows no partitions yet")))
 	default:
 		t := &topic{name: name, partitions: int32(len(m.Partitions)), batchBytes: s.o.BatchBytes}
+		if s.book == nil {
+			t.confirmed = make([]mark, t.partitions)
+		}
 		if s.book != nil {
 			if err := s.account(ctx, t); err != nil {
 				return nil, err
