@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 )
 
 // lane is the ordered line of messages for one topic partition in one session.
@@ -131,7 +132,7 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	}
 	if err != nil {
 		e := l.find(id)
-		overtaken := refusedForGood(err) && l.sent > 1
+		overtaken := wire.Refused(err) && l.sent > 1 || wire.Spent(err)
 		l.mu.Unlock()
 		if l.s.closing.Load() {
 			return // Reset reports it

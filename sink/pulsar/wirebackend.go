@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -65,7 +64,7 @@ type wireReceiver struct {
 }
 
 func (w *wireReceiver) Receipt(id int64, duplicate bool, err error) {
-	if wire.Displaced(err) {
+	if err != nil && wire.Displaced(err) {
 		w.s.displaced.Store(w.topic, true)
 	}
 	w.r.receipt(id, duplicate, err)
@@ -141,10 +140,4 @@ func (o *Options) window() int {
 		return int(o.MaxInFlightMessages) // it queues without reserving
 	}
 	return laneMessages
-}
-
-// refusedForGood tells that an entry was refused, and will be as it is.
-func refusedForGood(err error) bool {
-	var e *wire.Error
-	return errors.As(err, &e) && e.Code == wire.CodeNotAllowed
 }

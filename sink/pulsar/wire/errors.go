@@ -24,6 +24,7 @@ const (
 	limitRemedy           = "raise the topic's own limit (pulsar-admin topicPolicies set-max-message-size) or the broker's maxMessageSize"
 	forgottenRemedy       = "was the topic deleted and made again, or was this producer away for longer than brokerDeduplicationProducerInactivityTimeoutMinutes? Read the end of the topic, and compare: what was confirmed before may be gone, what was on its way may be stored twice"
 	repeatedChecksumLimit = 3
+	spentRemedy           = "under this producer name it cannot be sent any more: find out why it was refused, and publish to another topic or under another deployment name"
 )
 
 var codeNames = [...]string{
@@ -82,6 +83,13 @@ func Displaced(err error) bool {
 
 // Refused tells that the broker will never take the message as it is.
 func Refused(err error) bool { return Code(err) == CodeNotAllowed }
+
+// Spent tells that the broker has refused a message and stored later ones:
+// under its id it would be called a duplicate.
+func Spent(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && strings.HasSuffix(e.Message, spentRemedy)
+}
 
 // final tells that repeating a send cannot help.
 func final(code int) bool {

@@ -105,6 +105,7 @@ type Producer struct {
 	batchCap  int   // of an entry of several messages
 	checksums int   // errors of checksum in a row
 	fruitless int   // openings since the last receipt
+	refused   int64 // id of an entry that the broker has not stored, though what followed it may be; -1: none
 
 	probeWait  time.Duration
 	probeTimer *time.Timer
@@ -112,8 +113,8 @@ type Producer struct {
 
 // entry is a SEND on the wire.
 type entry struct {
-	first   int64
-	n, size int
+	first, last int64
+	n, size     int
 }
 
 // Open creates a producer. It tries once; the caller repeats. Later losses of the
@@ -123,7 +124,7 @@ func (c *Client) Open(ctx context.Context, o ProducerOptions, r Receiver) (*Prod
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{c: c, o: o, r: r, nameField: appendText(nil, 1, o.Name), compression: typ, last: -1, probe: -1, confirmed: -1, batchCap: batchBytes}
+	p := &Producer{c: c, o: o, r: r, nameField: appendText(nil, 1, o.Name), compression: typ, last: -1, probe: -1, confirmed: -1, refused: -1, batchCap: batchBytes}
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
 	if err := p.attach(ctx); err != nil {
 		p.cancel()
@@ -177,6 +178,14 @@ func (p *Producer) attach(ctx context.Context) error {
 		return &Error{Code: codeOfOurOwn, Op: "opening a producer on", Topic: p.o.Topic, Broker: n.addr.broker,
 			Message: fmt.Sprintf("the broker has forgotten: its last sequence id of %q is %d, it had confirmed %d; %s", p.o.Name, a.lastSequenceID, p.confirmed, forgottenRemedy)}
 	}
+	if p.refused >= 0 && a.lastSequenceID >= p.refused {
+		// I3: the id is spent, so the message would be called a duplicate.
+		n.unregister(id)
+		n.send(cmdCloseProducer, closeBody(id, p.c.ids.Add(1)))
+		return &Error{Code: codeOfOurOwn, Op: "sending to", Topic: p.o.Topic, Broker: n.addr.broker,
+			Message: fmt.Sprintf("the broker has refused the message with id %d and stored later ones (up to %d); %s", p.refused, a.lastSequenceID, spentRemedy)}
+	}
+	p.refused = -1
 	if p.state != opening {
 		n.unregister(id)
 		n.send(cmdCloseProducer, closeBody(id, p.c.ids.Add(1)))
@@ -313,7 +322,7 @@ func (p *Producer) plan(l *plan) {
 			l.msgs = append(l.msgs, p.queue.at(p.sent+i))
 		}
 		l.entries = append(l.entries, planned{n})
-		p.entries.push(entry{first, n, size})
+		p.entries.push(entry{first, p.queue.slot(p.sent + n - 1).ID, n, size})
 		p.sent += n
 		bytes += size
 	}
@@ -435,26 +444,33 @@ func (p *Producer) sendError(n *conn, id uint64, seq int64, e *Error) {
 	if e.Code == CodeNotAllowed {
 		e.Message += "; " + limitRemedy
 	}
-	if p.entries.len() > 0 && p.entries.at(0).first == seq {
-		head := p.entries.at(0)
-		switch {
-		case e.Code == CodeNotAllowed && head.n > 1 && p.entries.len() == 1:
-			// Nothing of it is stored and nothing followed: cut it smaller.
-			p.entries.pop()
-			p.sent -= head.n
-			p.alone = false
-			p.batchCap = max(head.size/2, 1)
-			p.wakeWriter()
-			p.mu.Unlock()
-			return
-		case e.Code == CodeChecksum:
-			p.checksums++
-		}
+	if p.entries.len() == 0 || p.entries.at(0).first != seq && p.entries.at(0).last != seq {
+		// A batch is refused under its lowest or its highest id (MessagePublishContext.completed).
+		p.mu.Unlock()
+		p.restart(n, fmt.Errorf("an error for id %d came out of order: %w", seq, e))
+		return
+	}
+	head := p.entries.at(0)
+	switch {
+	case e.Code == CodeNotAllowed && head.n > 1 && p.entries.len() == 1:
+		// Nothing of it is stored and nothing followed: cut it smaller.
+		p.entries.pop()
+		p.sent -= head.n
+		p.alone = false
+		p.batchCap = max(head.size/2, 1)
+		p.wakeWriter()
+		p.mu.Unlock()
+		return
+	case e.Code == CodeChecksum:
+		p.checksums++
+	}
+	if e.Code != CodePersistence { // which says that this id, or a later one, is on its way into the ledger
+		p.refused = head.first
 	}
 	checksums := p.checksums
 	p.mu.Unlock()
 	if final(e.Code) || checksums > repeatedChecksumLimit {
-		p.fail(seq, e)
+		p.fail(head.first, e)
 		return
 	}
 	p.restart(n, e)
@@ -549,11 +565,14 @@ func (p *Producer) reopen() {
 		}
 		p.c.complain(err)
 		var e *Error
-		if errors.As(err, &e) && (e.Code == CodeProducerFenced || e.Code == CodeTopicTerminated || e.Code == codeOfOurOwn && strings.HasSuffix(e.Message, forgottenRemedy)) {
+		if Spent(err) || errors.As(err, &e) && (e.Code == CodeProducerFenced || e.Code == CodeTopicTerminated || strings.HasSuffix(e.Message, forgottenRemedy)) {
 			// Fenced: by another, for our own place we take back.
 			p.mu.Lock()
 			id := int64(-1)
-			if p.queue.len() > 0 {
+			switch {
+			case Spent(err):
+				id = p.refused
+			case p.queue.len() > 0:
 				id = p.queue.slot(0).ID
 			}
 			p.mu.Unlock()
