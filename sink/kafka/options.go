@@ -75,7 +75,18 @@ type Options struct {
 	// disagreeAfter is how long a lane may make no progress, because the broker's sequence state is not
 	// what ours is, before the sink stops. 60 s.
 	disagreeAfter time.Duration
+
+	// without takes a guard of sequenced delivery away, to show in tests that it matters.
+	without guard
 }
+
+type guard uint8
+
+const (
+	nothing        guard = iota
+	searching            // a lane goes on where the cursor says, whatever the log holds
+	fixedNumbering       // the next sequence the broker wants goes to whatever message comes next
+)
 
 // SASL authenticates the connections.
 type SASL struct {

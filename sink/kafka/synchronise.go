@@ -173,7 +173,9 @@ func (p *pipe) searchFor(ctx context.Context, lanes []*lane) (fatal error) {
 		ses.mu.Unlock()
 		var v verdict
 		var laneErr error
-		if codes[i] != codeNoError {
+		if ses.s.o.without == searching {
+			v = verdict{count: q.count}
+		} else if codes[i] != codeNoError {
 			laneErr = &Error{Code: codes[i]}
 		} else {
 			v, laneErr = q.run(&partitionLog{ctx: ctx, c: c, timeout: timeout, topic: l.t.name, partition: l.partition})
@@ -252,6 +254,9 @@ func (ses *session) apply(p *pipe, l *lane, q search, v verdict) (skipped []entr
 	// Everything below the high watermark was looked at: what is not ours yet comes behind.
 	s.stored, s.lag, s.shared = v.count, q.end-v.count, v.shared
 	ses.s.book.stored(s.c, s.stored, s.lag, s.shared)
+	if ses.s.o.without == fixedNumbering {
+		l.number = s.stored
+	}
 	if fatal := l.verify(); fatal != nil {
 		return nil, fatal
 	}
