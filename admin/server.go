@@ -37,7 +37,7 @@ func Listen(address string, report func() Report, log *slog.Logger) (*Server, er
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w (admin.listen names the address)", err)
+		return nil, fmt.Errorf("admin: %w; set admin.listen to an address that is free, or stop what holds it", err)
 	}
 	mux := http.NewServeMux()
 	show := func(ok func(*Report) bool) http.HandlerFunc {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,10 @@ func cursorShow(ctx context.Context, args []string, out io.Writer) error {
 	}
 	// Reading takes no lock: it works beside the running program.
 	store, err := file.OpenReadOnly(cfg.Meta.File.Directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(out, "no cursor is saved in %s\n", cfg.Meta.File.Directory)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ const (
 // A usageError is the user's mistake: the program ends with exitUsage.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 // A failure has been reported already; only the exit code remains.
 var errReported = errors.New("reported")
 
@@ -64,6 +66,9 @@ func run(soft, hard context.Context, args []string, in io.Reader, out, errs io.W
 	var wrong usageError
 	switch {
 	case err == nil:
+		return exitOK
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, usage)
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed

@@ -149,6 +149,9 @@ func tail(s string, n int) string {
 // Log returns what the program has printed so far.
 func (c *Child) Log() string { return c.log.String() }
 
+// Admin returns the address of health and metrics.
+func (c *Child) Admin() string { return c.admin }
+
 // PID returns the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 

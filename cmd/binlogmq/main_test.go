@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/bridge"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/meta/file"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call runs the program inside the test, with a stop asked for before it begins.
+func call(t *testing.T, stdin string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var o, e bytes.Buffer
+	code = run(ctx, ctx, args, strings.NewReader(stdin), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// settings writes a configuration whose source nobody serves.
+func settings(t *testing.T) (path, dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "meta")
+	path = filepath.Join(t.TempDir(), "config.yaml")
+	text := `
+meta: { file: { directory: "` + dir + `" } }
+destinations:
+  - name: shop
+    source: { address: "127.0.0.1:1", user: u, password: s3cr3t }
+    sinks: [{ name: out, file: { path: "` + filepath.Join(t.TempDir(), "out") + `" } }, { name: other, file: { path: "` + filepath.Join(t.TempDir(), "other") + `" } }]
+  - name: audit
+    source: { address: "127.0.0.1:1", user: u, password: s3cr3t }
+    sinks: [{ name: out, file: { path: "` + filepath.Join(t.TempDir(), "audit") + `" } }]
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, dir
+}
+
+func TestUseAndExitCodes(t *testing.T) {
+	config, dir := settings(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		out  string // a regular expression
+		errs string
+	}{
+		{nil, 2, `^$`, `a command is needed\nusage: binlogmq COMMAND`},
+		{[]string{"fly"}, 2, `^$`, `unknown command "fly"\nusage:`},
+		{[]string{"help"}, 0, `^usage: binlogmq COMMAND`, `^$`},
+		{[]string{"--help"}, 0, `^usage:`, `^$`},
+		{[]string{"-h"}, 0, `^usage:`, `^$`},
+		{[]string{"run", "-h"}, 0, `^usage:`, `^$`},
+		{[]string{"version"}, 0, `^binlogmq \S+\n$`, `^$`},
+		{[]string{"--version"}, 0, `^binlogmq \S+\n$`, `^$`},
+		{[]string{"run"}, 2, `^$`, `run: -c FILE is needed`},
+		{[]string{"run", "-c", config, "more"}, 2, `^$`, `"more" is not expected`},
+		{[]string{"run", "-x"}, 2, `^$`, `run: flag provided but not defined: -x\nusage:`},
+		{[]string{"check"}, 2, `^$`, `check: -c FILE is needed`},
+		{[]string{"check", "-c", "/no/such/file"}, 2, `^$`, `/no/such/file`},
+		{[]string{"cursor"}, 2, `^$`, `show or set is needed\nusage:`},
+		{[]string{"cursor", "drop"}, 2, `^$`, `unknown "drop"`},
+		{[]string{"cursor", "show", "-c", config}, 0, `no cursor is saved in ` + regexp.QuoteMeta(dir), `^$`},
+		{[]string{"cursor", "set", "-c", config}, 2, `^$`, `--at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time`},
+		{[]string{"cursor", "set", "-c", config, "--at", "latest"}, 2, `^$`, `--destination is needed: one of shop, audit`},
+		{[]string{"cursor", "set", "-c", config, "--at", "latest", "--destination", "shoop"}, 2, `^$`, `no destination "shoop"; there are shop, audit`},
+		{[]string{"cursor", "set", "-c", config, "--at", "yesterday", "--destination", "shop"}, 2, `^$`, `start: "yesterday" is not known`},
+		{[]string{"cursor", "set", "-c", config, "--at", "snapshot", "--destination", "shop"}, 2, `^$`, `later version`},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			code, out, errs := call(t, "", c.args...)
+			if code != c.code || !regexp.MustCompile(c.out).MatchString(out) || !regexp.MustCompile(c.errs).MatchString(errs) {
+				t.Errorf("exit code %d, not %d\nout: %s\nerrs: %s", code, c.code, out, errs)
+			}
+			if strings.Contains(out+errs, "s3cr3t") {
+				t.Error("a secret is shown")
+			}
+		})
+	}
+}
+
+// TestShow prints every saved cursor, also what the configuration does not name.
+func TestShow(t *testing.T) {
+	config, dir := settings(t)
+	store, err := file.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := &bridge.State{Version: 1, Epoch: 3, Offset: 2 << 32, Fingerprint: "x"}
+	text, err := state.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gtids, err := event.ParseGTIDSet("0-1-7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	save := func(client string, c event.Cursor) {
+		r := &meta.Record{Cursor: c, SavedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		if err := store.Save(context.Background(), meta.Identity{Destination: "shop", Client: client}, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("sink-out", event.Cursor{Position: event.Position{File: "binlog.000007", Offset: 4711, GTIDs: gtids, ServerUUID: "1"}, Ordinal: 12, Progress: 3, State: text})
+	save("sink-gone", event.Cursor{Position: event.Position{File: "binlog.000001", Offset: 4}})
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := call(t, "", "cursor", "show", "-c", config)
+	want := `shop/sink-gone
+  note        not in this configuration
+  position    binlog.000001:4
+  server      
+  ordinal     0
+  saved       2026-01-02T03:04:05Z
+shop/sink-out
+  position    binlog.000007:4711
+  gtids       0-1-7
+  server      1
+  ordinal     12
+  progress    3 in the next transaction
+  epoch       3
+  offset      8589934592
+  saved       2026-01-02T03:04:05Z
+`
+	if code != 0 || out != want || errs != "" {
+		t.Errorf("exit code %d\n%s%s\nwanted\n%s", code, out, errs, want)
+	}
+}
+
+// TestMove proves I5 of a cursor that is moved by hand: ordinals go on above all that any sink had, and no number is
+// used again, even by a sink whose own past is lost.
+func TestMove(t *testing.T) {
+	ctx := context.Background()
+	store := new(meta.Memory)
+	id := func(client string) meta.Identity { return meta.Identity{Destination: "shop", Client: client} }
+	state := &bridge.State{Version: 1, Epoch: 3, Offset: 2 << 32, Fingerprint: "x", Partitions: map[string]int32{"t": 3}}
+	text, err := state.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &meta.Record{Cursor: event.Cursor{Ordinal: 10, Progress: 7, State: text}, Filter: "a.*", BatchFloor: 5}
+	if err := store.Save(ctx, id("sink-a"), old); err != nil {
+		t.Fatal(err)
+	}
+	ids := []meta.Identity{id("sink-a"), id("sink-new")}
+	start := event.Cursor{Position: event.Position{File: "binlog.000009", Offset: 157}}
+	records, err := move(ctx, store, ids, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range ids {
+		c := records[i].Cursor
+		if c.Ordinal != 17 || c.Progress != 0 || c.Position.File != "binlog.000009" || c.Position.Offset != 157 {
+			t.Errorf("%s: %+v", i, c)
+		}
+		s, err := bridge.ParseState(c.State)
+		if err != nil || s == nil {
+			t.Fatal(s, err)
+		}
+		if s.Fingerprint != bridge.MovedFingerprint {
+			t.Errorf("%s: fingerprint %s begins no new epoch", i, s.Fingerprint)
+		}
+		if s.Offset < 2<<32 {
+			t.Errorf("%s: offset %d", i, s.Offset)
+		}
+	}
+	if r := records[id("sink-a")]; r.Filter != "a.*" || r.BatchFloor != 5 {
+		t.Errorf("what the move does not concern has changed: %+v", r)
+	}
+}
+
+// TestSignalsBeforeAnything: a stop that is asked for at once ends with 0, whatever is away.
+func TestSignalsBeforeAnything(t *testing.T) {
+	config, _ := settings(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, errs bytes.Buffer
+	done := make(chan int)
+	go func() { done <- run(ctx, context.Background(), []string{"run", "-c", config}, nil, &out, &errs) }()
+	cancel()
+	select {
+	case code := <-done:
+		if code != 0 {
+			t.Errorf("exit code %d: %s", code, &errs)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end")
+	}
+	if strings.Contains(errs.String(), "s3cr3t") {
+		t.Error("a secret is shown")
+	}
+}

@@ -1,0 +1,158 @@
+//go:build integration
+
+package operations
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+// scrape returns the values of binlogmq's metrics; where sinks bear one, the highest.
+func scrape(t *testing.T, url string) map[string]float64 {
+	t.Helper()
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		name, _, _ = strings.Cut(name, "{")
+		if i := strings.LastIndexByte(line, '}'); i >= 0 {
+			value = strings.TrimSpace(line[i+1:])
+		}
+		if v, err := strconv.ParseFloat(value, 64); ok && err == nil && strings.HasPrefix(name, "binlogmq_") {
+			m[name] = max(m[name], v)
+		}
+	}
+	return m
+}
+
+// code asks one path of the admin address.
+func code(t *testing.T, base, path string) int {
+	t.Helper()
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := c.Get(base + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	return r.StatusCode
+}
+
+// TestEveryMetricMoves runs the program through work, an outage of the broker and one of the source, and sees
+// each metric take the values that docs/operations.md promises.
+func TestEveryMetricMoves(t *testing.T) {
+	t.Parallel()
+	db := testenv.NewMySQL(t, "mysql")
+	k := testenv.NewKafka(t, 1)
+	s := newSetup(t, db)
+	table := s.table(t, db)
+	topic := k.Topic(1)
+	s.sink = kafkaSink(k, topic, "create: false")
+	s.more = "ring: { bytes: 1MiB }\n    detach_after: 1s"
+	// A second sink, which goes on when the first cannot.
+	text := s.text() + fmt.Sprintf("      - name: lines\n        file: { path: %q, sync: false }\n", s.lines)
+	p := process.Start(t, text)
+	base := "http://" + p.Admin()
+	p.AwaitReady()
+	p.Await("a known lag", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].LagKnown && r.Healthy() })
+
+	lowest, highest := map[string]float64{}, map[string]float64{}
+	look := func() map[string]float64 {
+		m := scrape(t, base+"/metrics")
+		for n, v := range m {
+			if l, ok := lowest[n]; !ok || v < l {
+				lowest[n] = v
+			}
+			highest[n] = max(highest[n], v)
+		}
+		return m
+	}
+	until := func(what string, f func(m map[string]float64) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			m := look()
+			if f(m) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("waiting for %s: %v", what, m)
+			}
+		}
+	}
+	idle := func(m map[string]float64) bool {
+		return m["binlogmq_lag_seconds"] == 0 && m["binlogmq_lag_bytes"] == 0 && m["binlogmq_sink_behind"] == 0 && m["binlogmq_sink_in_flight_messages"] == 0 &&
+			m["binlogmq_sink_lag_seconds"] == 0 && m["binlogmq_sink_cursor_age_seconds"] == 0 && m["binlogmq_ring_events"] == 0
+	}
+	until("rest at the start", idle)
+	if code(t, base, "/healthz") != 200 || code(t, base, "/readyz") != 200 {
+		t.Error("not healthy and ready at rest")
+	}
+	db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
+	until("rest after a row", func(m map[string]float64) bool { return idle(m) && m["binlogmq_sink_messages_total"] == 1 })
+
+	// The broker dies while more than the ring is written: the sink lags, is detached, and catches up.
+	k.Kill(1)
+	for i := range 40 {
+		db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, REPEAT('x', 100000))", table, 10+i))
+	}
+	until("a growing lag", func(m map[string]float64) bool {
+		return m["binlogmq_lag_seconds"] > 3 && m["binlogmq_sink_lag_seconds"] > 3 && m["binlogmq_sink_behind"] > 0 && m["binlogmq_sink_retries_total"] > 0
+	})
+	if code(t, base, "/healthz") != 503 || code(t, base, "/readyz") != 200 {
+		t.Error("with the broker away, healthz must be red and readyz green")
+	}
+	k.Restart(1)
+	until("rest after the outage", func(m map[string]float64) bool { return idle(m) && m["binlogmq_sink_messages_total"] >= 41 })
+
+	// The source goes away.
+	db.Stop()
+	until("a lost source", func(m map[string]float64) bool { return m["binlogmq_source_connected"] == 0 })
+	if code(t, base, "/healthz") != 503 || code(t, base, "/readyz") != 503 {
+		t.Error("with the source away, neither healthz nor readyz may be green")
+	}
+	db.Restart()
+	until("rest after the source is back", func(m map[string]float64) bool { return idle(m) && m["binlogmq_source_connected"] == 1 })
+	p.Stop()
+
+	// What does not move in such a run, and why.
+	still := map[string]string{
+		"binlogmq_ring_limit_bytes":        "a setting",
+		"binlogmq_sink_rollbacks_total":    "sessions survive outages",
+		"binlogmq_lag_bytes":               "the reader is quicker than the poll",
+		"binlogmq_sink_cursor_age_seconds": "cursors are saved at once; TestFullDisk sees it grow",
+		"binlogmq_sink_catching_up":        "what waits in flight may be less than the ring",
+		"binlogmq_sink_up":                 "the other sink stays up",
+		"binlogmq_sink_in_flight_messages": "confirmed between two looks",
+		"binlogmq_sink_in_flight_bytes":    "confirmed between two looks",
+	}
+	for _, m := range admin.Metrics {
+		name := m.Name
+		if m.Counter {
+			name += "_total"
+		}
+		if _, ok := highest[name]; !ok {
+			t.Errorf("%s is not exposed", name)
+			continue
+		}
+		if highest[name] == lowest[name] && still[name] == "" {
+			t.Errorf("%s stayed at %v", name, highest[name])
+		}
+	}
+}
