@@ -169,7 +169,7 @@ func (b *broker) persist(t *fakeTopic) {
 		e := t.pending[0]
 		t.pending = t.pending[1:]
 		wait := time.Duration(0)
-		if b.jitter {
+		if b.jitter && rand.IntN(8) == 0 {
 			wait = time.Duration(rand.IntN(1000)) * time.Microsecond
 		}
 		if e.failsPersist {
