@@ -248,6 +248,7 @@ func (b *Bridge) feed(err error) {
 func (b *Bridge) run(soft, hard context.Context) error {
 	b.enter(Running)
 	var pause backoff
+	logged := "" // the failure logged last
 	for loaded := false; ; {
 		var err error
 		if !loaded {
@@ -285,7 +286,11 @@ func (b *Bridge) run(soft, hard context.Context) error {
 		}
 		b.enter(Retrying)
 		d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
-		b.o.Logger.Warn("publishing failed; it is repeated from the last acknowledgement", "error", err, "pause", d)
+		// A fault that lasts is logged at its 1st, 2nd, 4th, 8th ... repetition; Status shows it all the time.
+		if text := err.Error(); text != logged || pause.n&(pause.n-1) == 0 {
+			logged = text
+			b.o.Logger.Warn("publishing failed; it is repeated from the last acknowledgement", "error", err, "pause", d.Round(time.Millisecond))
+		}
 		if !sleep(soft, d) {
 			return nil // nothing is on its way
 		}

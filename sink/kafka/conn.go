@@ -69,7 +69,7 @@ func (d *dialer) dial(ctx context.Context, addr string) (*conn, error) {
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("kafka: connecting to broker %s: %w", addr, err)
+		return nil, fmt.Errorf("kafka: connecting to broker %s: %w; check that it runs and listens there", addr, err)
 	}
 	c := &conn{Conn: raw, addr: addr, clientID: d.clientID}
 	if d.tls != nil {

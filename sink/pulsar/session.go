@@ -198,14 +198,23 @@ func (l *lane) open() bool {
 	n := l.s
 	if n.previous != nil {
 		// Our own older connections would fence us.
-		n.sink.trouble(l, errors.New("pulsar: "+l.where+": waiting for the last session to let go of it"))
-		t := time.NewTimer(ghostTime)
-		select {
-		case <-n.previous:
-		case <-t.C:
-		case <-n.ctx.Done():
+		for i, patience := range []time.Duration{time.Second, ghostTime} {
+			if i > 0 {
+				n.sink.trouble(l, errors.New("pulsar: "+l.where+": waiting for the last session to let go of it"))
+			}
+			t := time.NewTimer(patience)
+			select {
+			case <-n.previous:
+				patience = 0
+			case <-t.C:
+			case <-n.ctx.Done():
+				patience = 0
+			}
+			t.Stop()
+			if patience == 0 {
+				break
+			}
 		}
-		t.Stop()
 	}
 	begun := time.Now()
 	for wait := (backoff{}); ; n.sink.retries.Add(1) {
@@ -284,6 +293,8 @@ func advice(text, name string, since time.Duration) string {
 		return "the topic was terminated and takes no more messages: route to another topic, or delete it: "
 	case strings.Contains(text, "QuotaExceeded"):
 		return "the backlog quota is full: let consumers catch up, or raise it (pulsar-admin namespaces set-backlog-quota): "
+	case strings.Contains(text, "connection error"), strings.Contains(text, "connection refused"), strings.Contains(text, "no such host"):
+		return "the broker cannot be reached: check url and that it runs: "
 	}
 	return ""
 }
@@ -355,7 +366,7 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	}
 	said := n.back.complaint()
 	if stalled >= troubleAfter {
-		n.sink.trouble(n, fmt.Errorf("pulsar: %s: no receipt for %s; %s is waiting for the broker%s", worst.where, stalled.Round(time.Second), describe(e, e.id), quoted(said)))
+		n.sink.trouble(n, fmt.Errorf("pulsar: %s: no receipt for %s; %s is waiting for the broker: check that it runs%s", worst.where, stalled.Round(time.Second), describe(e, e.id), quoted(said)))
 	}
 	n.probe(worst.topic)
 	alive := n.aliveSince.Load()
