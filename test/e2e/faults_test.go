@@ -3,10 +3,16 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"math"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +33,56 @@ func killDumps(db *testenv.Server) (killed int) {
 	return killed
 }
 
+// flakyLink forwards connections to an address and cuts each one after a random number of bytes from there,
+// also in the middle of a packet, until it is mended. It returns where it listens.
+func flakyLink(t *testing.T, to string) (addr string, cuts *atomic.Int64, mend func()) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(*seed, 3))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mended atomic.Bool
+	var wg sync.WaitGroup
+	cuts = &atomic.Int64{}
+	ctx, cancel := context.WithCancel(context.Background())
+	forward := func(in net.Conn, most int64) {
+		defer in.Close()
+		out, err := net.Dial("tcp", to)
+		if err != nil {
+			return
+		}
+		defer out.Close()
+		defer context.AfterFunc(ctx, func() { in.Close(); out.Close() })()
+		wg.Go(func() {
+			_, _ = io.Copy(out, in)
+			out.Close()
+		})
+		if n, _ := io.CopyN(in, out, most); n == most {
+			cuts.Add(1)
+		}
+	}
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			most := 50_000 + rng.Int64N(1<<20)
+			if mended.Load() {
+				most = math.MaxInt64
+			}
+			wg.Go(func() { forward(in, most) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		cancel()
+		wg.Wait()
+	})
+	return l.Addr().String(), cuts, func() { mended.Store(true) }
+}
+
 // TestLinkCutI4I7: the dump threads are killed over and over, in transactions far larger than the ring, the
 // program is killed too, and the sink falls behind: what was put before is not put again, and nothing is missing.
 func TestLinkCutI4I7(t *testing.T) {
@@ -45,12 +101,14 @@ func TestLinkCutI4I7(t *testing.T) {
 			r.config = strings.Replace(r.config, "ring: { bytes: 1MiB, events: 512 }", "ring: { bytes: 1MiB, events: 16 }\n    detach_after: 200ms", 1)
 			r.config = strings.Replace(r.config, "save_interval: 200ms", "save_interval: 0s", 1)
 			r.config += fmt.Sprintf("      - name: second\n        codec: maxwell\n        window: 1MiB\n        %s\n", second.sink())
+			link, broken, mend := flakyLink(t, db.Addr)
+			r.config = strings.Replace(r.config, db.Addr, link, 1)
 			p := process.Start(t, r.config)
 			p.AwaitReady()
 			ws := r.writers(30000)
 			cuts, kills := 0, 0
 			r.write(ws, 60, func() {
-				for i := range 16 {
+				for i := range 10 {
 					time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
 					cuts += killDumps(db)
 					if i%8 == 7 {
@@ -60,13 +118,10 @@ func TestLinkCutI4I7(t *testing.T) {
 					}
 				}
 			})
-			for range 10 {
-				time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
-				cuts += killDumps(db)
-			}
+			mend()
 			r.settle(p)
 			p.Stop()
-			t.Logf("%d dump threads killed, %d programs", cuts, kills)
+			t.Logf("%d connections cut, %d dump threads and %d programs killed", broken.Load(), cuts, kills)
 			c := r.verify(first, ws, true)
 			if kills == 0 && c.Repeated > 0 {
 				t.Errorf("%d messages arrived twice", c.Repeated)
