@@ -117,6 +117,8 @@ type Pulsar struct {
 	AdminURL             string       `yaml:"admin_url"`
 	Token                Secret       `yaml:"token"`
 	TLS                  *TLS         `yaml:"tls"`
+	Producer             string       `yaml:"producer"`
+	Batching             bool         `yaml:"batching"`
 	Compression          string       `yaml:"compression"`
 	Topics               PulsarTopics `yaml:"topics"`
 	RequireDeduplication *bool        `yaml:"require_deduplication"`
@@ -244,6 +246,7 @@ func (s *Sink) setDefaults() {
 	}
 	if p := s.Pulsar; p != nil {
 		def(&s.Topic, "persistent://public/default/{schema}.{table}")
+		def(&p.Producer, "client")
 		def(&p.Compression, "none")
 		def(&p.Topics.Create, ptr(true))
 		def(&p.Topics.Partitions, 1)

@@ -239,6 +239,10 @@ func (f *faults) pulsar(path string, p *Pulsar) {
 	if u := p.AdminURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
 		f.add(path+".admin_url", "%q is not of the form http://host:port", u)
 	}
+	f.oneOf(path+".producer", p.Producer, "client", "wire")
+	if p.Batching && p.Producer != "wire" {
+		f.add(path+".batching", "needs producer: wire; the client's batches are not exact across a restart")
+	}
 	f.oneOf(path+".compression", p.Compression, "none", "lz4", "zlib", "zstd", "snappy")
 	f.tls(path+".tls", p.TLS)
 	if p.Topics.Partitions < 1 {

@@ -104,7 +104,8 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 		q, err := pulsar.New(pulsar.Options{
 			URL: p.URL, AdminURL: p.AdminURL, Token: p.Token.Reveal(), TLS: tls,
 			Deployment: deployment, Destination: destination, Sink: s.Name,
-			Topics:      pulsar.Topics{Create: *p.Topics.Create, Partitions: p.Topics.Partitions},
+			Topics:   pulsar.Topics{Create: *p.Topics.Create, Partitions: p.Topics.Partitions},
+			Producer: p.Producer, Batching: p.Batching,
 			Compression: p.Compression, MaxInFlightBytes: int64(s.Window), WithoutDeduplication: !*p.RequireDeduplication,
 			CheckTopics:     checkTopics(s, destination),
 			WatchdogTimeout: p.Watchdog.Value(), Logger: log,

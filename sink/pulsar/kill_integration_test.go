@@ -1,0 +1,266 @@
+//go:build integration
+
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/sinktest"
+)
+
+// What the parent tells its children: URL, admin URL, topic, producer, batching, folder, last message (0: no end).
+const childVariable = "BINLOGMQ_TEST_PULSAR_CHILD"
+
+// killsVariable sets the number of kills of TestKillLoop; 10 without it.
+const killsVariable = "BINLOGMQ_TEST_PULSAR_KILLS"
+
+// progress is the owner of the child's messages: what is confirmed without a gap.
+type progress struct {
+	mu     sync.Mutex
+	next   int64 // the first not confirmed
+	failed bool
+}
+
+func (p *progress) MessageDone(m *sink.Message, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		p.failed = true
+	case p.failed:
+	case m.Sequence != p.next:
+		panic(fmt.Sprintf("message %d is done, %d is not", m.Sequence, p.next))
+	default:
+		p.next++
+	}
+}
+
+func (p *progress) state() (int64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next, p.failed
+}
+
+func cursorOf(dir string) int64 {
+	text, err := os.ReadFile(filepath.Join(dir, "cursor"))
+	if err != nil {
+		return 1
+	}
+	n, _ := strconv.ParseInt(string(text), 10, 64)
+	return max(n, 1)
+}
+
+// TestKillChild is what TestKillLoop kills: it publishes numbered messages from a cursor
+// that lags behind what is confirmed.
+func TestKillChild(t *testing.T) {
+	args := strings.Split(os.Getenv(childVariable), " ")
+	if len(args) != 7 {
+		t.Skip("it is the child of another test")
+	}
+	topic, dir := args[2], args[5]
+	total, _ := strconv.ParseInt(args[6], 10, 64)
+	o := Options{URL: args[0], AdminURL: args[1], Deployment: "test", Destination: "shop", Sink: "kill", Topics: Topics{Create: true}, Producer: args[3], Batching: args[4] == "true",
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	p := &progress{next: cursorOf(dir)}
+	next := p.next
+	saved, stop := make(chan struct{}), make(chan struct{})
+	go func() { // the cursor moves forward only, and late
+		defer close(saved)
+		for cursor, first := next, next; ; {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(1+rand.IntN(20)) * time.Millisecond):
+			}
+			now, _ := p.state()
+			if now > first {
+				first = 1 << 62
+				_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("ready.%d", os.Getpid())), nil, 0o644)
+			}
+			if lagging := now - rand.Int64N(1500); lagging > cursor {
+				cursor = lagging
+				name := filepath.Join(dir, fmt.Sprintf("cursor.%d", os.Getpid()))
+				if os.WriteFile(name, strconv.AppendInt(nil, cursor, 10), 0o644) == nil {
+					_ = os.Rename(name, filepath.Join(dir, "cursor"))
+				}
+			}
+		}
+	}()
+	for {
+		for total == 0 || next <= total {
+			n := 1 + rand.Int64N(300)
+			if total > 0 {
+				n = min(n, total-next+1)
+			}
+			msgs := sinktest.Messages(p, topic, 0, next, int(n))
+			accepted, err := s.Publish(ctx, msgs)
+			next += int64(accepted)
+			if _, failed := p.state(); failed || err != nil {
+				break
+			}
+			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
+		}
+		_ = s.Flush(ctx)
+		var failed bool
+		if next, failed = p.state(); !failed {
+			break
+		}
+		if err := s.Reset(ctx); err != nil {
+			t.Fatal(err)
+		}
+		next, _ = p.state()
+		p.mu.Lock()
+		p.failed = false
+		p.mu.Unlock()
+	}
+	close(stop)
+	<-saved
+	if err := s.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type child struct {
+	cmd *exec.Cmd
+	log string
+}
+
+func startChild(t *testing.T, b *testenv.PulsarBroker, topic, dir string, number int, total int64) *child {
+	t.Helper()
+	log := filepath.Join(dir, fmt.Sprintf("child-%d.log", number))
+	f, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKillChild$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{b.URL, b.AdminURL, topic, underTest.Producer, strconv.FormatBool(underTest.Batching), dir, strconv.FormatInt(total, 10)}, " "))
+	cmd.Stdout, cmd.Stderr = f, f
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &child{cmd, log}
+}
+
+// live lets the child run: mostly until it has sent something, and a random time.
+func (c *child) live() {
+	limit, early := time.Now().Add(20*time.Second), rand.IntN(5) == 0
+	for !early && time.Now().Before(limit) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(c.log), fmt.Sprintf("ready.%d", c.cmd.Process.Pid))); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+}
+
+func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	c.signal(syscall.SIGKILL)
+	err := c.cmd.Wait()
+	if c.cmd.ProcessState.Exited() {
+		text, _ := os.ReadFile(c.log)
+		t.Errorf("a child ended by itself: %v\n%.3000s", err, text)
+	}
+}
+
+// TestKillLoop proves I1, I4, I5 and I7 on a real broker: a process that publishes is killed at any time, with
+// a broker that stands still or dies around it; some are only paused while a successor takes over, and
+// wake up beside it (I8). 0 lost, 0 doubled, 0 reordered.
+func TestKillLoop(t *testing.T) {
+	kills := 10
+	if n, err := strconv.Atoi(os.Getenv(killsVariable)); err == nil {
+		kills = n
+	}
+	for _, c := range []struct {
+		name, producer string
+		batching       bool
+		kills          int
+	}{{"wire", ProducerWire, false, kills}, {"wire batched", ProducerWire, true, kills}, {"client", ProducerClient, false, kills / 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			before := underTest
+			defer func() { underTest = before }()
+			underTest.Producer, underTest.Batching = c.producer, c.batching
+			killLoop(t, c.kills)
+		})
+	}
+}
+
+func killLoop(t *testing.T, kills int) {
+	b := testenv.NewPulsar(t)
+	keep(t, b, "public/default", false)
+	topic := b.Topic()
+	dir := t.TempDir()
+	var paused, dead, zombies int
+	for i := range kills {
+		c := startChild(t, b, topic, dir, i, 0)
+		c.live()
+		switch what := rand.IntN(12); {
+		case what < 3: // the broker stands still around the kill
+			paused++
+			b.Pause()
+			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+			c.kill(t)
+			b.Resume()
+		case what < 5 && underTest.Producer == ProducerWire: // the client waits for a minute for the name
+			zombies++
+			c.signal(syscall.SIGSTOP)
+			next := startChild(t, b, topic, dir, 10000+i, 0)
+			next.live()
+			c.signal(syscall.SIGCONT)
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+			next.kill(t)
+			c.kill(t)
+		case i%10 == 9: // the broker dies, with or before the child
+			dead++
+			b.Kill()
+			if rand.IntN(2) == 0 {
+				c.kill(t)
+				b.Restart()
+			} else {
+				b.Restart()
+				time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
+				c.kill(t)
+			}
+		default:
+			c.kill(t)
+		}
+	}
+	stored := read(t, testClient(t, b), topic)
+	total := int64(20_000)
+	for i := range stored {
+		total = max(total, sinktest.Seq(&stored[i])+20_000) // above what a dead child may have left in a socket
+	}
+	if n := cursorOf(dir); n <= 1 && kills > 3 {
+		t.Errorf("the cursor stayed at %d", n)
+	}
+	last := startChild(t, b, topic, dir, 99999, total)
+	if err := last.cmd.Wait(); err != nil {
+		text, _ := os.ReadFile(last.log)
+		t.Fatalf("the last child: %v\n%.3000s", err, text)
+	}
+	sinktest.CheckExact(t, "killed", read(t, testClient(t, b), topic), sequences(1, int(total)))
+	t.Logf("%d kills, of these %d with the broker standing still, %d with the broker killed; %d woken beside a successor; %d messages: 0 lost, 0 doubled, 0 reordered",
+		kills, paused, dead, zombies, total)
+}
