@@ -570,8 +570,10 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 		}
 		return nil
 	case stmtDML:
-		if err := m.statementDML(start, verb(q.Statement)); err != nil {
-			return err
+		if m.state != announced || !emptied(q.Statement) {
+			if err := m.statementDML(start, verb(q.Statement)); err != nil {
+				return err
+			}
 		}
 	case stmtCreateStart:
 		if m.state == announced {
@@ -589,7 +591,7 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 // standaloneQuery handles the one statement of a MariaDB group without COMMIT.
 func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uint64) error {
 	switch {
-	case s == stmtDML && !m.opt.Scan:
+	case s == stmtDML && !m.opt.Scan && !emptied(q.Statement):
 		return m.statementDML(start, verb(q.Statement))
 	case m.maria&mariaCompletedXA != 0:
 		return m.xaEnd(r, s, start, next)
