@@ -160,13 +160,25 @@ func (r *run) verify(from target, ws []*workload.Writer, replays bool) *workload
 	return check
 }
 
+// kinds returns the targets of a database's tests: some for one database only.
+func kinds(db string) []string {
+	if db == databases[0] {
+		return []string{"kafka", "pulsar", "pulsar-wire", "pulsar-batched", "file"}
+	}
+	return []string{"kafka", "pulsar", "file"}
+}
+
 func targets(t *testing.T, name string) target {
 	prefix := testenv.Name(t)
 	switch name {
 	case "kafka":
 		return &kafkaTarget{testenv.Kafka(t), prefix, "canal-json"}
 	case "pulsar":
-		return &pulsarTarget{testenv.Pulsar(t), prefix, "maxwell"}
+		return &pulsarTarget{testenv.Pulsar(t), prefix, "maxwell", ""}
+	case "pulsar-wire":
+		return &pulsarTarget{testenv.Pulsar(t), prefix, "maxwell", "producer: wire,"}
+	case "pulsar-batched":
+		return &pulsarTarget{testenv.Pulsar(t), prefix, "canal-json", "producer: wire, batching: true, compression: zstd,"}
 	}
 	return &fileTarget{filepath.Join(t.TempDir(), "out.jsonl"), "canal-json"}
 }
@@ -175,7 +187,7 @@ func targets(t *testing.T, name string) target {
 // rebuilt from the topics equal the source's.
 func TestEveryChangeOnceInOrder(t *testing.T) {
 	for _, db := range databases {
-		for _, to := range []string{"kafka", "pulsar", "file"} {
+		for _, to := range kinds(db) {
 			t.Run(db+"/"+to, func(t *testing.T) {
 				r := newRun(t, testenv.MySQL(t, db), targets(t, to))
 				p := process.Start(t, r.config)
@@ -196,7 +208,7 @@ func TestEveryChangeOnceInOrder(t *testing.T) {
 // the program loses nothing, and what it repeats has the numbers it had.
 func TestStopAndRestart(t *testing.T) {
 	for _, db := range databases {
-		for _, to := range []string{"kafka", "pulsar", "file"} {
+		for _, to := range kinds(db) {
 			t.Run(db+"/"+to, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(*seed, 1))
 				r := newRun(t, testenv.MySQL(t, db), targets(t, to))
@@ -223,7 +235,7 @@ func TestStopAndRestart(t *testing.T) {
 				p.Stop()
 				c := r.verify(r.target, ws, true)
 				// The broker recognises what Pulsar is sent twice.
-				if to == "pulsar" && c.Repeated != 0 {
+				if strings.HasPrefix(to, "pulsar") && c.Repeated != 0 {
 					t.Errorf("%d messages arrived twice after %d kills", c.Repeated, kills)
 				}
 			})

@@ -171,7 +171,7 @@ func TestSinksThatComeAndGo(t *testing.T) {
 	cluster := testenv.NewKafka(t, 1)
 	pulsar := testenv.NewPulsar(t)
 	a := &kafkaTarget{cluster, testenv.Name(t), "canal-json"}
-	b := &pulsarTarget{pulsar, testenv.Name(t), "maxwell"}
+	b := &pulsarTarget{pulsar, testenv.Name(t), "maxwell", ""}
 	r := newRun(t, db, a)
 	r.config = strings.Replace(r.config, "ring: { bytes: 1MiB, events: 512 }", "ring: { bytes: 1MiB, events: 512 }\n    detach_after: 300ms", 1)
 	r.config += fmt.Sprintf("      - name: second\n        codec: %s\n        %s\n", b.codec(), b.sink())

@@ -84,12 +84,13 @@ type pulsarTarget struct {
 	broker *testenv.PulsarBroker
 	prefix string
 	format string
+	more   string // settings of the sink, each followed by a comma
 }
 
 func (p *pulsarTarget) codec() string { return p.format }
 
 func (p *pulsarTarget) sink() string {
-	return fmt.Sprintf("pulsar: { url: %q, admin_url: %q, topics: { partitions: 2 } }\n        topic: \"persistent://public/default/%s.{table}\"", p.broker.URL, p.broker.AdminURL, p.prefix)
+	return fmt.Sprintf("pulsar: { %s url: %q, admin_url: %q, topics: { partitions: 2 } }\n        topic: \"persistent://public/default/%s.{table}\"", p.more, p.broker.URL, p.broker.AdminURL, p.prefix)
 }
 
 func (p *pulsarTarget) read(t testing.TB, table string) []workload.Message {
