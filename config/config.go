@@ -123,6 +123,7 @@ type Pulsar struct {
 	Topics               PulsarTopics `yaml:"topics"`
 	RequireDeduplication *bool        `yaml:"require_deduplication"`
 	Watchdog             Duration     `yaml:"watchdog"`
+	MaxMessageBytes      Bytes        `yaml:"max_message_bytes"`
 }
 
 // PulsarTopics says how missing topics are made.
@@ -252,6 +253,7 @@ func (s *Sink) setDefaults() {
 		def(&p.Topics.Partitions, 1)
 		def(&p.RequireDeduplication, ptr(true))
 		def(&p.Watchdog, Duration(30*time.Second))
+		def(&p.MaxMessageBytes, 5<<20-10<<10)
 	}
 	if f := s.File; f != nil {
 		def(&s.Topic, "{schema}.{table}")

@@ -108,7 +108,7 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 			Producer: p.Producer, Batching: p.Batching,
 			Compression: p.Compression, MaxInFlightBytes: int64(s.Window), WithoutDeduplication: !*p.RequireDeduplication,
 			CheckTopics:     checkTopics(s, destination),
-			WatchdogTimeout: p.Watchdog.Value(), Logger: log,
+			WatchdogTimeout: p.Watchdog.Value(), MaxMessageBytes: int(p.MaxMessageBytes), Logger: log,
 		})
 		return q, where(err)
 	case s.File != nil:

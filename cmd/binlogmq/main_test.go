@@ -72,7 +72,7 @@ func TestUseAndExitCodes(t *testing.T) {
 		{[]string{"run", "-x"}, 2, `^$`, `run: flag provided but not defined: -x\nusage:`},
 		{[]string{"check"}, 2, `^$`, `check: -c FILE is needed`},
 		{[]string{"check", "-c", "/no/such/file"}, 2, `^$`, `/no/such/file`},
-		{[]string{"cursor"}, 2, `^$`, `show or set is needed\nusage:`},
+		{[]string{"cursor"}, 2, `^$`, `is needed\nusage:`},
 		{[]string{"cursor", "drop"}, 2, `^$`, `unknown "drop"`},
 		{[]string{"cursor", "show", "-c", config}, 0, `no cursor is saved in ` + regexp.QuoteMeta(dir), `^$`},
 		{[]string{"cursor", "set", "-c", config}, 2, `^$`, `--at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time`},
