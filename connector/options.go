@@ -104,7 +104,12 @@ type identity struct {
 // source drops a forgotten connection of ours when the next one comes, and that differs
 // between hosts, destinations and the readers of one destination.
 func (c *Connector) identity(slot int) identity {
-	sum := sha256.Sum256(fmt.Appendf(nil, "binlogmq\x00%s\x00%s\x00%d", c.host, c.opt.Destination, slot))
+	name := fmt.Appendf(nil, "binlogmq\x00%s\x00%s\x00%d", c.host, c.opt.Destination, slot)
+	if c.opt.ServerID != 0 {
+		// The source cuts one of two replicas with the same UUID, too.
+		name = fmt.Appendf(name, "\x00%d", c.opt.ServerID)
+	}
+	sum := sha256.Sum256(name)
 	id := [16]byte(sum[:])
 	n := uint32(id[0])<<24 | uint32(id[1])<<16 | uint32(id[2])<<8 | uint32(id[3])
 	// Ids that people choose are small or made of addresses; stay in a quarter of the range that is rarely used.
