@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	operationWrite       = 4        // AclOperation.WRITE, a bit in authorized operations
+	operationRead        = 3        // AclOperation.READ, a bit in authorized operations
+	operationWrite       = 4        // AclOperation.WRITE
 	operationsUnknown    = -1 << 31 // the broker does not say
 	shortRetention       = 1 * time.Hour
 	configMaxMessage     = "max.message.bytes"
@@ -104,6 +105,9 @@ func (c *checker) brokers() (any bool) {
 		conn, err := c.s.dial.dial(c.ctx, addr)
 		if err == nil {
 			_, err = conn.version(produceKey, c.s.minProduceVersion(), maxProduceVersion)
+			if err == nil && c.s.book != nil {
+				_, err = conn.version(fetchKey, fetchVersion, fetchVersion)
+			}
 			conn.Close()
 		}
 		if err != nil {
@@ -168,6 +172,10 @@ func (c *checker) topic(res *metadata.Response, t *metadata.ResponseTopic) {
 	}
 	if ops := t.TopicAuthorizedOperations; ops != operationsUnknown && ops != 0 && ops&(1<<operationWrite) == 0 {
 		c.add(sink.SeverityError, where, "the sink's user may not write to it", c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Write --topic "+t.Name))
+	}
+	if ops := t.TopicAuthorizedOperations; c.s.book != nil && ops != operationsUnknown && ops != 0 && ops&(1<<operationRead) == 0 {
+		c.add(sink.SeverityWarning, where, "the sink's user may not read it: if others write to it too, delivery: sequenced stops after a crash",
+			c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Read --topic "+t.Name))
 	}
 	replicas, leaderless, behind := 0, 0, 0
 	for _, p := range t.Partitions {

@@ -27,12 +27,18 @@ import (
 
 func TestConformance(t *testing.T) {
 	k := testenv.NewKafka(t, 1)
-	h := harness(k.Bootstrap, Options{RequestTimeout: 5 * time.Second})
-	h.Stall = func(t testing.TB) func() {
-		k.Pause(1)
-		return func() { k.Resume(1) }
+	for _, o := range []Options{{Delivery: AtLeastOnce}, {Delivery: Sequenced, RequestsInFlight: 3}} {
+		t.Run(o.Delivery, func(t *testing.T) {
+			o := o
+			o.RequestTimeout = 5 * time.Second
+			h := harness(k.Bootstrap, o)
+			h.Stall = func(t testing.TB) func() {
+				k.Pause(1)
+				return func() { k.Resume(1) }
+			}
+			sinktest.Run(t, h)
+		})
 	}
-	sinktest.Run(t, h)
 }
 
 // Every compression is read back whole by another client, which checks the CRCs.
@@ -418,9 +424,9 @@ func cpuSeconds() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-type counter struct{ ok, bad atomic.Int64 }
+type completions struct{ ok, bad atomic.Int64 }
 
-func (c *counter) MessageDone(_ *sink.Message, err error) {
+func (c *completions) MessageDone(_ *sink.Message, err error) {
 	if err != nil {
 		c.bad.Add(1)
 		return
@@ -432,16 +438,16 @@ func (c *counter) MessageDone(_ *sink.Message, err error) {
 // headers a round. The CPU is that of this process.
 func BenchmarkBroker(b *testing.B) {
 	k := testenv.Kafka(b)
-	for _, codec := range []string{"none", "snappy", "lz4", "zstd", "gzip"} {
-		b.Run(codec, func(b *testing.B) {
+	for _, c := range [][2]string{{AtLeastOnce, "none"}, {Sequenced, "none"}, {AtLeastOnce, "lz4"}, {Sequenced, "lz4"}, {AtLeastOnce, "snappy"}, {AtLeastOnce, "zstd"}, {AtLeastOnce, "gzip"}} {
+		b.Run(c[0]+"/"+c[1], func(b *testing.B) {
 			const total, parts = 1_000_000, 6
-			s := newSink(b, Options{Brokers: k.Bootstrap, Compression: codec, Topics: Topics{Create: true, Partitions: parts, ReplicationFactor: 1, Configs: map[string]string{"retention.bytes": "50000000", "segment.bytes": "50000000"}}})
+			s := either(b, Options{Brokers: k.Bootstrap, Delivery: c[0], Compression: c[1], Topics: Topics{Create: true, Partitions: parts, ReplicationFactor: 1, Configs: map[string]string{"retention.bytes": "50000000", "segment.bytes": "50000000"}}})
 			ctx := ctxFor(b, 5*time.Minute)
 			topic := testenv.Name(b)
 			if _, err := s.Partitions(ctx, topic); err != nil {
 				b.Fatal(err)
 			}
-			var c counter
+			var c completions
 			var cpu, wall, mallocs float64
 			for b.Loop() {
 				b.StopTimer()
@@ -458,6 +464,9 @@ func BenchmarkBroker(b *testing.B) {
 				}
 				if err := s.Flush(ctx); err != nil {
 					b.Fatal(err)
+				}
+				if s.KeepsState() {
+					s.Acknowledge(s.Mark())
 				}
 				b.StopTimer()
 				wall += time.Since(t0).Seconds()
@@ -477,6 +486,14 @@ func BenchmarkBroker(b *testing.B) {
 	}
 }
 
+// either returns a sink with a new life, or one that needs none.
+func either(b *testing.B, o Options) *Sink {
+	if o.Delivery == Sequenced {
+		return newSequenced(b, o, nil, sink.Same)
+	}
+	return newSink(b, o)
+}
+
 type latencies struct {
 	mu  sync.Mutex
 	all []time.Duration
@@ -492,7 +509,14 @@ func (l *latencies) MessageDone(m *sink.Message, err error) {
 // BenchmarkLatency measures the time from Publish to done, at 2,000 messages a second.
 func BenchmarkLatency(b *testing.B) {
 	k := testenv.Kafka(b)
-	s := newSink(b, Options{Brokers: k.Bootstrap, Topics: Topics{Create: true, Partitions: 6, ReplicationFactor: 1}})
+	for _, delivery := range []string{AtLeastOnce, Sequenced} {
+		b.Run(delivery, func(b *testing.B) {
+			latency(b, either(b, Options{Brokers: k.Bootstrap, Delivery: delivery, Topics: Topics{Create: true, Partitions: 6, ReplicationFactor: 1}}))
+		})
+	}
+}
+
+func latency(b *testing.B, s *Sink) {
 	ctx := ctxFor(b, 5*time.Minute)
 	topic := testenv.Name(b)
 	if _, err := s.Partitions(ctx, topic); err != nil {

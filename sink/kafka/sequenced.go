@@ -84,10 +84,12 @@ func (s *Sink) Restore(ctx context.Context, state []byte, how sink.Continuation)
 		why = "none is saved"
 	} else {
 		was, saved, err := parseState(state)
-		if err != nil {
+		if err != nil && how != sink.Moved {
 			return false, &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
 		}
 		switch {
+		case err != nil:
+			why = "the cursor was moved, and the saved one cannot be read"
 		case was.cluster != cluster:
 			why = fmt.Sprintf("the brokers belong to cluster %q, not %q", cluster, was.cluster)
 		case was.deployment != l.deployment || was.destination != l.destination || was.sink != l.sink:
