@@ -82,7 +82,7 @@ func run(soft, hard context.Context, args []string, in io.Reader, out, errs io.W
 
 func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs io.Writer) error {
 	if len(args) == 0 {
-		return usageError{errors.New("a command is needed\n" + usage)}
+		return usageError{fmt.Errorf("a command is needed\n%s", usage)}
 	}
 	name, rest := args[0], args[1:]
 	switch name {
