@@ -211,10 +211,10 @@ func (f *faults) kafka(path string, k *Kafka) {
 		}
 	}
 	switch k.Delivery {
-	case "sequenced", "transactional":
+	case "transactional":
 		f.later(path+".delivery", "delivery: "+k.Delivery)
 	default:
-		f.oneOf(path+".delivery", k.Delivery, "at_least_once")
+		f.oneOf(path+".delivery", k.Delivery, "at_least_once", "sequenced")
 	}
 	f.oneOf(path+".compression", k.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	f.tls(path+".tls", k.TLS)

@@ -85,6 +85,7 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 		}
 		o := kafka.Options{
 			Brokers: k.Brokers, Delivery: k.Delivery, ClientID: "binlogmq", TLS: tls, Compression: k.Compression,
+			Deployment: deployment, Destination: destination, Sink: s.Name,
 			Topics: kafka.Topics{
 				Create: *k.Topics.Create, Partitions: k.Topics.Partitions, ReplicationFactor: k.Topics.ReplicationFactor, Configs: k.Topics.Configs,
 			},

@@ -20,15 +20,17 @@ import (
 
 func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) error {
 	if len(args) == 0 {
-		return usageError{errors.New("cursor: show or set is needed\n" + usage)}
+		return usageError{fmt.Errorf("cursor: show, set or new-life is needed\n%s", usage)}
 	}
 	switch args[0] {
 	case "show":
 		return cursorShow(ctx, args[1:], out)
 	case "set":
 		return cursorSet(ctx, args[1:], in, out, errs)
+	case "new-life":
+		return cursorNewLife(ctx, args[1:], in, out)
 	}
-	return usageError{fmt.Errorf("cursor: unknown %q; show or set is needed\n%s", args[0], usage)}
+	return usageError{fmt.Errorf("cursor: unknown %q; show, set or new-life is needed\n%s", args[0], usage)}
 }
 
 func cursorShow(ctx context.Context, args []string, out io.Writer) error {

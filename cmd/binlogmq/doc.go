@@ -4,6 +4,7 @@
 //	binlogmq run -c config.yaml                     publish until stopped
 //	binlogmq check -c config.yaml                   connect everywhere, list what is missing and how to mend it
 //	binlogmq cursor show|set -c config.yaml ...     look at or move saved cursors
+//	binlogmq cursor new-life -c config.yaml ...     let a sink begin anew at its cursor
 //	binlogmq version
 //
 // The package's jobs are to read the configuration, to build the parts in order

@@ -37,6 +37,8 @@ const usage = `usage: binlogmq COMMAND
   cursor show -c FILE              show the saved cursors
   cursor set -c FILE [--destination D] --at START [--yes]
                                    move the cursors of a destination; START as in the configuration's start:
+  cursor new-life -c FILE [--destination D] [--sink S] [--yes]
+                                   let a sink begin anew at its cursor, where an error asks for it
   version                          print the version
 
 docs/configuration.md describes the file; config.yaml.example is a start.`

@@ -253,12 +253,16 @@ func programFigures(t *testing.T, db *testenv.Server, schemaName, file string, f
 	for _, run := range []struct {
 		name, codec string
 		partitions  int
-	}{{"kafka_maxwell_1p", "maxwell", 1}, {"kafka_canal_json_1p", "canal-json", 1}, {"kafka_canal_json_8p", "canal-json", 8}} {
+		delivery    string
+	}{
+		{"kafka_maxwell_1p", "maxwell", 1, "at_least_once"}, {"kafka_canal_json_1p", "canal-json", 1, "at_least_once"},
+		{"kafka_canal_json_8p", "canal-json", 8, "at_least_once"}, {"kafka_canal_json_8p_sequenced", "canal-json", 8, "sequenced"},
+	} {
 		name := run.name
 		cluster.CreateTopic(name, run.partitions)
 		begin := time.Now()
 		p := process.Start(t, config(t, db, schemaName, fmt.Sprintf("%s:%d", file, from),
-			fmt.Sprintf("codec: %s\n        kafka: { brokers: [%q] }\n        topic: %q", run.codec, cluster.Bootstrap[0], name)))
+			fmt.Sprintf("codec: %s\n        kafka: { brokers: [%q], delivery: %s }\n        topic: %q", run.codec, cluster.Bootstrap[0], run.delivery, name)))
 		var first time.Time
 		var firstRows int64
 		var peak float64
@@ -313,12 +317,17 @@ func rss(pid int) float64 {
 func TestLatency(t *testing.T) {
 	db := testenv.NewMySQL(t, "mysql")
 	cluster := testenv.NewKafka(t, 1)
+	latency(t, db, cluster, "latency", "at_least_once")
+	latency(t, db, cluster, "latency_sequenced", "sequenced")
+}
+
+func latency(t *testing.T, db *testenv.Server, cluster *testenv.KafkaCluster, name, delivery string) {
 	schemaName := db.Database()
 	db.Exec("CREATE TABLE `" + schemaName + "`.orders (id BIGINT PRIMARY KEY, sent BIGINT NOT NULL, pad VARCHAR(200) NOT NULL)")
-	cluster.CreateTopic("latency", 1)
-	p := process.Start(t, config(t, db, schemaName, "latest", fmt.Sprintf("kafka: { brokers: [%q] }\n        topic: latency\n        headers: [seq, commit_time]", cluster.Bootstrap[0])))
+	cluster.CreateTopic(name, 1)
+	p := process.Start(t, config(t, db, schemaName, "latest", fmt.Sprintf("kafka: { brokers: [%q], delivery: %s }\n        topic: %s\n        headers: [seq, commit_time]", cluster.Bootstrap[0], delivery, name)))
 	p.AwaitReady()
-	consumer := must(kgo.NewClient(kgo.SeedBrokers(cluster.Bootstrap...), kgo.ConsumeTopics("latency"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond)))
+	consumer := must(kgo.NewClient(kgo.SeedBrokers(cluster.Bootstrap...), kgo.ConsumeTopics(name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond)))
 	defer consumer.Close()
 
 	seconds := atLeast("BINLOGMQ_BENCH_SECONDS", 30)
@@ -376,10 +385,10 @@ func TestLatency(t *testing.T) {
 		figure(name+"_p99", v[len(v)*99/100], "ms")
 		figure(name+"_max", v[len(v)-1], "ms")
 	}
-	show("latency_insert_to_consumer", whole)
-	show("latency_commit_to_consumer", commit)
-	figure("latency_run_cpu", used, "%-of-a-core")
-	figure("latency_run_rss", rss(p.PID()), "MiB")
+	show(name+"_insert_to_consumer", whole)
+	show(name+"_commit_to_consumer", commit)
+	figure(name+"_run_cpu", used, "%-of-a-core")
+	figure(name+"_run_rss", rss(p.PID()), "MiB")
 	p.Stop()
 }
 
