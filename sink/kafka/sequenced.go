@@ -132,6 +132,12 @@ func (s *Sink) Restore(ctx context.Context, state []byte, how sink.Continuation)
 
 // untilAnswered repeats f while the brokers are away.
 func (s *Sink) untilAnswered(ctx context.Context, what string, f func() error) error {
+	wait := func(err error) {
+		s.mu.Lock()
+		s.away = err
+		s.mu.Unlock()
+	}
+	defer wait(nil)
 	for n := 1; ; n++ {
 		err := f()
 		if err == nil {
@@ -145,6 +151,7 @@ func (s *Sink) untilAnswered(ctx context.Context, what string, f func() error) e
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
 		}
+		wait(err)
 		if n&(n-1) == 0 {
 			s.o.Logger.Warn("kafka: "+what+": will be repeated", "attempt", n, "error", err)
 		}

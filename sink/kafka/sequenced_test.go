@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -341,6 +342,36 @@ func TestChangedConfiguration(t *testing.T) {
 	}
 	if _, err := again.Restore(ctx, []byte{9}, sink.Same); !permanent(err) {
 		t.Errorf("a state of another version: %v", err)
+	}
+}
+
+// D9: while no broker answers, the state waits and the status says why.
+func TestRestoreWaits(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	s := newSink(t, Options{Brokers: []string{addr}, Delivery: Sequenced, Deployment: "test", Destination: "shop", Sink: "out"})
+	ctx, cancel := context.WithCancel(ctxFor(t, patience))
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Restore(ctx, nil, sink.Same)
+		done <- err
+	}()
+	for s.Status().Err == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Status().Err; !strings.Contains(err.Error(), addr) {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := s.Status().Err; err != nil {
+		t.Error(err)
 	}
 }
 

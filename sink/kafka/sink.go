@@ -28,6 +28,7 @@ type Sink struct {
 	ses      *session
 	closed   bool
 	restored bool
+	away     error // why Restore waits; nil: it does not
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -241,5 +242,10 @@ func (s *Sink) Status() sink.Status {
 		st.Err = ses.lastErr
 	}
 	ses.mu.Unlock()
+	s.mu.Lock()
+	if st.Err == nil {
+		st.Err = s.away
+	}
+	s.mu.Unlock()
 	return st
 }
