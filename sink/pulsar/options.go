@@ -49,6 +49,11 @@ type Options struct {
 	// consumers then see messages of one key out of order.
 	Batching bool
 
+	// Owner tells whether this process holds the lease of its stream now. ProducerWire asks before it fences out a
+	// producer of its own name; it must not block for long. nil: the sink takes a topic over when it first opens
+	// it, and later waits until the topic is free.
+	Owner func() bool
+
 	Compression string // none (default), lz4, zlib, zstd, snappy
 
 	// Bounds of what is accepted and not done, in payload bytes and messages;

@@ -43,7 +43,7 @@ type Sink struct {
 
 	checking sync.Mutex // one self-test at a time
 
-	displaced sync.Map // topic partitions that another process has taken over, until they are ours again
+	opened sync.Map // topic partitions that were ours once; by our own producer
 
 	entries []entry // the publisher's own: made by the slab
 }

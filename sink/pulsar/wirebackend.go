@@ -41,34 +41,29 @@ func (b *wireBackend) prepare(e *entry) {
 }
 
 func (b *wireBackend) open(ctx context.Context, topic string, r receiver) (producer, error) {
-	_, displaced := b.s.displaced.Load(topic)
 	p, err := b.c.Open(ctx, wire.ProducerOptions{
 		Topic: topic, Name: b.s.opt.producerName(), Access: wire.Exclusive,
-		// I8: who has been fenced out is not the owner, and waits until the topic is free.
-		Takeover:     !displaced,
+		// I8: who starts is the owner. Later the holder of our name may be our successor.
+		Takeover: func() bool {
+			if b.s.opt.Owner != nil {
+				return b.s.opt.Owner()
+			}
+			_, before := b.s.opened.Load(topic)
+			return !before
+		},
 		Deduplicates: b.s.knownToDeduplicate(topic),
 		Batching:     b.s.opt.Batching, Compression: b.s.opt.Compression,
-	}, &wireReceiver{b.s, topic, r})
+	}, wireReceiver{r})
 	if err != nil {
 		return nil, err
 	}
-	b.s.displaced.Delete(topic)
+	b.s.opened.Store(topic, true)
 	return &wireProducer{p}, nil
 }
 
-// wireReceiver notes when another process has taken a topic over.
-type wireReceiver struct {
-	s     *Sink
-	topic string
-	r     receiver
-}
+type wireReceiver struct{ r receiver }
 
-func (w *wireReceiver) Receipt(id int64, duplicate bool, err error) {
-	if err != nil && wire.Displaced(err) {
-		w.s.displaced.Store(w.topic, true)
-	}
-	w.r.receipt(id, duplicate, err)
-}
+func (w wireReceiver) Receipt(id int64, duplicate bool, err error) { w.r.receipt(id, duplicate, err) }
 
 type wireProducer struct{ p *wire.Producer }
 

@@ -74,8 +74,8 @@ func Code(err error) int {
 	return -1
 }
 
-// Displaced tells that another producer took the topic over after we had it:
-// not a ghost of our own.
+// Displaced tells that another producer has had the topic since we had it: what
+// holds it is no ghost of our own.
 func Displaced(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == CodeProducerFenced && strings.Contains(e.Message, epochMoved)

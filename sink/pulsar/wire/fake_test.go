@@ -72,7 +72,7 @@ type fakeEntry struct {
 	meta         fields // MessageMetadata
 	ids          []int64
 	payloads     []string
-	size, plain  int
+	size         int
 	conn         *fakeConn
 	id           uint64 // producer id
 	topic        *fakeTopic

@@ -37,10 +37,10 @@ type ProducerOptions struct {
 
 	Access Access
 
-	// Takeover lets an Exclusive producer fence out one of the same name: a ghost of our own, or a process that
-	// must not be there any more. Only the owner of the stream may ask for it (I8). After a lost link a producer
-	// always takes its own place back, under its epoch, which fails when another has taken over since.
-	Takeover bool
+	// Takeover is asked before an Exclusive producer fences out one of the same name: a ghost of our own, or a
+	// process that must not be there any more. Only the owner of the stream may say yes (I8): the broker does not
+	// tell the two apart. nil: never.
+	Takeover func() bool
 
 	// Deduplicates says that the broker's deduplication is on for the topic. Then a broker that
 	// remembers less than it has confirmed is an error.
@@ -154,8 +154,7 @@ func (p *Producer) attach(ctx context.Context) error {
 		return err
 	}
 	a, err := p.create(ctx, n, id, p.o.Access)
-	if p.o.Access == Exclusive && p.ownPlace(err) && (p.o.Takeover || p.known) {
-		// I8: by our epoch, if we had one, the broker knows whether another was there since.
+	if p.o.Access == Exclusive && p.ownPlace(err) && p.o.Takeover != nil && p.o.Takeover() {
 		a, err = p.create(ctx, n, id, exclusiveWithFencing)
 	}
 	if err == nil && !a.ready {
@@ -218,7 +217,9 @@ func (p *Producer) create(ctx context.Context, n *conn, id uint64, access Access
 	b = appendText(b, 4, p.o.Name)
 	b = appendNum(b, 9, 1) // the name is ours, not one that the broker gave
 	b = appendNum(b, 10, uint64(access))
-	if p.known && access != Shared {
+	// I8: by our epoch the broker knows that another producer was there since, and refuses. Not when fencing:
+	// there it would refuse too, but close the other one's producer first.
+	if p.known && access == Exclusive {
 		b = appendNum(b, 11, p.epoch)
 	}
 	a, err := n.request(ctx, "opening a producer on", p.o.Topic, cmdProducer, request, b)
@@ -566,7 +567,6 @@ func (p *Producer) reopen() {
 		p.c.complain(err)
 		var e *Error
 		if Spent(err) || errors.As(err, &e) && (e.Code == CodeProducerFenced || e.Code == CodeTopicTerminated || strings.HasSuffix(e.Message, forgottenRemedy)) {
-			// Fenced: by another, for our own place we take back.
 			p.mu.Lock()
 			id := int64(-1)
 			switch {

@@ -136,7 +136,7 @@ func client(t testing.TB, b *broker, edit ...func(*Options)) *Client {
 func start(t testing.TB, b *broker, edit func(*ProducerOptions)) *session {
 	t.Helper()
 	s := &session{c: client(t, b), r: newRecorder()}
-	o := ProducerOptions{Topic: topic, Name: "a/b/c", Access: Exclusive, Takeover: true, Deduplicates: true}
+	o := ProducerOptions{Topic: topic, Name: "a/b/c", Access: Exclusive, Takeover: yes, Deduplicates: true}
 	if edit != nil {
 		edit(&o)
 	}
@@ -151,6 +151,8 @@ func start(t testing.TB, b *broker, edit func(*ProducerOptions)) *session {
 		}
 	}
 }
+
+func yes() bool { return true }
 
 func batched(o *ProducerOptions) { o.Batching = true }
 
@@ -501,7 +503,8 @@ func TestTopicLimitLowered(t *testing.T) {
 // I8: who has been taken over from does not take back.
 func TestTakeover(t *testing.T) {
 	b := newBroker(t)
-	old := start(t, b, nil)
+	asked := 0
+	old := start(t, b, func(o *ProducerOptions) { o.Takeover = func() bool { asked++; return false } })
 	defer old.close()
 	old.send(1, 10)
 	old.r.wait(t, 10)
@@ -511,7 +514,7 @@ func TestTakeover(t *testing.T) {
 	if _, err := polite.Open(within(t), o, newRecorder()); Code(err) != CodeProducerFenced || Displaced(err) {
 		t.Fatalf("without takeover: %v", err)
 	}
-	o.Name, o.Takeover = "somebody/else", true
+	o.Name, o.Takeover = "somebody/else", yes
 	if _, err := polite.Open(within(t), o, newRecorder()); Code(err) != CodeProducerFenced {
 		t.Fatalf("another name takes over: %v", err)
 	}
@@ -520,12 +523,21 @@ func TestTakeover(t *testing.T) {
 	next.send(8, 20)
 	next.r.wait(t, 20)
 	old.send(11, 30)
-	if _, err := old.r.failure(t); !Displaced(err) {
+	if _, err := old.r.failure(t); Code(err) != CodeProducerFenced || asked == 0 {
 		t.Fatal(err)
 	}
 	next.send(21, 30)
 	next.r.wait(t, 30)
 	checkIDs(t, b.ids(topic), 1, 30)
+	// One that comes back after the other has gone learns it by the epoch.
+	next.close()
+	late := start(t, b, nil)
+	defer late.close()
+	b.set(func() { b.topic(topic).epoch++ })
+	b.cut()
+	if _, err := late.r.failure(t); !Displaced(err) {
+		t.Fatal(err)
+	}
 }
 
 // A connection that the broker has not noticed to be dead is our own: its place is taken back.
