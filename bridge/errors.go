@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/binlogmq/binlogmq/event"
-	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/server"
 )
 
@@ -93,7 +92,7 @@ func (b *Bridge) final(err error) error {
 	if errors.As(err, &p) && p.Permanent() {
 		return &StopError{Destination: b.o.Destination, Sink: b.o.Name, Err: err, Remedy: "see the error; then start the sink again"}
 	}
-	if errors.Is(err, meta.ErrFenced) { // I8
+	if errors.Is(err, server.ErrFenced) { // I8
 		return &StopError{Destination: b.o.Destination, Sink: b.o.Name, Err: err, Remedy: "another process owns the destination; stop one of the two"}
 	}
 	for _, e := range []error{server.ErrStopped, server.ErrNotSubscribed, server.ErrUnknownDestination} {

@@ -165,6 +165,9 @@ var (
 	ErrOutstanding        = errors.New("an earlier batch is not acknowledged")
 	ErrStopped            = errors.New("server stopped")
 	ErrBatchIDs           = errors.New("no batch ids left that are reserved on disk")
+
+	// ErrFenced is [meta.ErrFenced]: another process owns the destination now (I8).
+	ErrFenced = meta.ErrFenced
 )
 
 // BatchError is returned by Ack and RollbackTo for an id that they cannot take. It unwraps to

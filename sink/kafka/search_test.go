@@ -9,12 +9,11 @@ import (
 
 // tape is a partition for tests of search. Batches are in order; some may be deleted or compacted away.
 type tape struct {
-	batches  []batchHeader
-	first    int64 // log start
-	end      int64
-	unread   bool
-	fetches  int
-	position int64
+	batches []batchHeader
+	first   int64 // log start
+	end     int64
+	unread  bool
+	fetches int
 }
 
 func (l *tape) start() (int64, error) { return l.first, nil }
