@@ -19,6 +19,10 @@
 // its lane has had confirmed goes alone, because a size limit of the topic cannot be seen from
 // here. The first error ends the session; Reset begins a new one.
 //
+// Two producers stand behind one seam (backend): the official client, and our own on the broker's protocol
+// (package wire). They use the same names and ids, so one may follow the other. Ours asks the broker at each
+// connection how far it has come and goes on from there, which makes entries of several messages exact too.
+//
 // Partitions. Messages carry the partition that the caller chose. A topic
 // without partitions counts as one: partition 0 (or -1) is the topic itself. A
 // partitioned topic's partition N is the topic NAME-partition-N, also when there
