@@ -239,7 +239,7 @@ func (s *Sink) setDefaults() {
 	def(&s.Maxwell.Xoffset, ptr(true))
 	if k := s.Kafka; k != nil {
 		def(&s.Topic, "{schema}.{table}")
-		def(&k.Delivery, "at_least_once")
+		def(&k.Delivery, "sequenced")
 		def(&k.Compression, "none")
 		def(&k.Topics.Create, ptr(true))
 		def(&k.BatchBytes, 1<<20)

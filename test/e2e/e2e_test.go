@@ -163,7 +163,7 @@ func (r *run) verify(from target, ws []*workload.Writer, replays bool) *workload
 // kinds returns the targets of a database's tests: some for one database only.
 func kinds(db string) []string {
 	if db == databases[0] {
-		return []string{"kafka", "pulsar", "pulsar-wire", "pulsar-batched", "file"}
+		return []string{"kafka", "kafka-at-least-once", "pulsar", "pulsar-wire", "pulsar-batched", "file"}
 	}
 	return []string{"kafka", "pulsar", "file"}
 }
@@ -173,6 +173,8 @@ func targets(t *testing.T, name string) target {
 	switch name {
 	case "kafka":
 		return &kafkaTarget{testenv.Kafka(t), prefix, "canal-json"}
+	case "kafka-at-least-once":
+		return &atLeastOnceTarget{&kafkaTarget{testenv.Kafka(t), prefix, "canal-json"}}
 	case "pulsar":
 		return &pulsarTarget{testenv.Pulsar(t), prefix, "maxwell", ""}
 	case "pulsar-wire":
@@ -234,8 +236,8 @@ func TestStopAndRestart(t *testing.T) {
 				r.settle(p)
 				p.Stop()
 				c := r.verify(r.target, ws, true)
-				// The broker recognises what Pulsar is sent twice.
-				if strings.HasPrefix(to, "pulsar") && c.Repeated != 0 {
+				// The broker recognises what Pulsar and Kafka's sequenced delivery send twice.
+				if (strings.HasPrefix(to, "pulsar") || to == "kafka") && c.Repeated != 0 {
 					t.Errorf("%d messages arrived twice after %d kills", c.Repeated, kills)
 				}
 			})

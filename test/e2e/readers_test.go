@@ -80,6 +80,13 @@ func (k *kafkaTarget) read(t testing.TB, table string) []workload.Message {
 	return msgs
 }
 
+// atLeastOnceTarget is Kafka with delivery: at_least_once.
+type atLeastOnceTarget struct{ *kafkaTarget }
+
+func (k *atLeastOnceTarget) sink() string {
+	return strings.Replace(k.kafkaTarget.sink(), "compression:", "delivery: at_least_once, compression:", 1)
+}
+
 type pulsarTarget struct {
 	broker *testenv.PulsarBroker
 	prefix string
