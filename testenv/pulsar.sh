@@ -15,8 +15,8 @@
 # A broker is one JVM (Java 17 or newer): Pulsar standalone with one bookie, RocksDB
 # metadata, no functions worker, on loopback.  Its jars come from Maven, once.
 # Options that are not given are Pulsar's own defaults, but: deduplication is on, one
-# replica, no fsync.  Mind that by default topics without subscription lose their data
-# early (see defaultRetentionTimeInMinutes, brokerDeleteInactiveTopicsEnabled).
+# replica, no fsync, and topics without subscription keep their data (by default they lose it
+# when a ledger ends, as at each restart, or after a minute without producer).
 # A broker with authentication on is asked with the token in PULSAR_ADMIN_TOKEN.
 #
 # `start` is idempotent: a running broker of DIR is left alone, a stopped or killed
@@ -91,6 +91,9 @@ journalSyncData=false
 nettyMaxFrameSizeBytes=5253120
 numIOThreads=2
 brokerDeduplicationEnabled=true
+defaultRetentionTimeInMinutes=-1
+defaultRetentionSizeInMB=-1
+brokerDeleteInactiveTopicsEnabled=false
 END
     printf '%s\n' "${@:3}"
   } | last_wins
