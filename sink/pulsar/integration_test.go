@@ -91,9 +91,18 @@ const emptyZstd = "(\xb5/\xfd \x00\x01\x00\x00"
 func read(t testing.TB, c pulsarclient.Client, topic string) []sinktest.Stored {
 	t.Helper()
 	ctx := within(t)
-	r, err := c.CreateReader(pulsarclient.ReaderOptions{Topic: topic, StartMessageID: pulsarclient.EarliestMessageID(), ReceiverQueueSize: 2000})
-	if err != nil {
-		t.Fatal(err)
+	var r pulsarclient.Reader
+	for {
+		var err error
+		r, err = c.CreateReader(pulsarclient.ReaderOptions{Topic: topic, StartMessageID: pulsarclient.EarliestMessageID(), ReceiverQueueSize: 2000})
+		if err == nil {
+			break
+		}
+		select { // a broker that has just started does not find its bookie at once
+		case <-ctx.Done():
+			t.Fatal(err)
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
 	defer r.Close()
 	last, err := r.GetLastMessageID()

@@ -65,11 +65,11 @@ func cursorOf(dir string) int64 {
 }
 
 // TestKillChild is what TestKillLoop kills: it publishes numbered messages from a cursor
-// that lags behind what is confirmed.
+// that lags behind what is confirmed. In a run of its own it does nothing.
 func TestKillChild(t *testing.T) {
 	args := strings.Split(os.Getenv(childVariable), " ")
 	if len(args) != 7 {
-		t.Skip("it is the child of another test")
+		return
 	}
 	topic, dir := args[2], args[5]
 	total, _ := strconv.ParseInt(args[6], 10, 64)
@@ -82,10 +82,11 @@ func TestKillChild(t *testing.T) {
 	ctx := context.Background()
 	p := &progress{next: cursorOf(dir)}
 	next := p.next
+	begin := next
 	saved, stop := make(chan struct{}), make(chan struct{})
 	go func() { // the cursor moves forward only, and late
 		defer close(saved)
-		for cursor, first := next, next; ; {
+		for cursor, first := begin, begin; ; {
 			select {
 			case <-stop:
 				return

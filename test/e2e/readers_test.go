@@ -116,16 +116,31 @@ func (p *pulsarTarget) read(t testing.TB, table string) []workload.Message {
 	}
 	var msgs []workload.Message
 	for i, part := range parts {
-		r, err := c.CreateReader(pulsar.ReaderOptions{Topic: part, StartMessageID: pulsar.EarliestMessageID()})
-		if err != nil {
-			t.Fatal(err)
+		// A broker that has just started does not find its bookie at once.
+		var r pulsar.Reader
+		var last pulsar.MessageID
+		for {
+			if r, err = c.CreateReader(pulsar.ReaderOptions{Topic: part, StartMessageID: pulsar.EarliestMessageID()}); err == nil {
+				if last, err = r.GetLastMessageID(); err == nil {
+					break
+				}
+				r.Close()
+			}
+			select {
+			case <-ctx.Done():
+				t.Fatal(err)
+			case <-time.After(200 * time.Millisecond):
+			}
 		}
-		for r.HasNext() {
+		for end := last.EntryID() < 0; !end; {
 			m, err := r.Next(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			msgs = append(msgs, workload.Message{Topic: topic, Partition: int32(i), Key: []byte(m.Key()), Value: m.Payload(), Headers: m.Properties()})
+			id := m.ID()
+			end = (id.LedgerID() > last.LedgerID() || id.LedgerID() == last.LedgerID() && id.EntryID() >= last.EntryID()) &&
+				(id.BatchSize() <= 1 || id.BatchIdx() == id.BatchSize()-1)
 		}
 		r.Close()
 	}
