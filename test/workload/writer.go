@@ -118,7 +118,7 @@ func (w *Writer) Transaction() error {
 	if err := w.exec("BEGIN"); err != nil {
 		return err
 	}
-	if w.Large > 0 && w.rng.IntN(60) == 0 {
+	if w.Large > 0 && w.rng.IntN(100) == 0 {
 		n, err := w.large()
 		if err != nil {
 			return err
