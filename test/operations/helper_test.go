@@ -24,15 +24,7 @@ import (
 	"github.com/binlogmq/binlogmq/test/process"
 )
 
-func TestMain(m *testing.M) {
-	// Children run with the race detector, but for a known race inside Pulsar's client.
-	if file, err := filepath.Abs("../../sink/pulsar/testdata/race.suppressions"); err == nil {
-		if _, err := os.Stat(file); err == nil {
-			os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" suppressions="+file))
-		}
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // secret stands for every password; no output may hold it.
 const secret = "s3cr3t-Wort"
