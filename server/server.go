@@ -109,23 +109,18 @@ func (s *Server) all() []*destination {
 // so subscribe those that are configured before; one that comes later with an
 // older cursor is fed by a catch-up reader.
 func (s *Server) Start(ctx context.Context, destination string) error {
-	d, err := s.destination(destination)
-	if err != nil {
-		return err
-	}
-	if err := d.lockControl(ctx); err != nil {
-		return err
-	}
-	defer d.unlockControl()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.start()
+	return s.control(ctx, destination, false)
 }
 
 // Restart reads a failed destination on from where it stopped, and so do the catch-up readers of
 // its subscriptions that failed. What runs is left alone.
 func (s *Server) Restart(ctx context.Context, destination string) error {
-	d, err := s.destination(destination)
+	return s.control(ctx, destination, true)
+}
+
+// control starts the destination, or starts it again, with both its locks held.
+func (s *Server) control(ctx context.Context, name string, again bool) error {
+	d, err := s.destination(name)
 	if err != nil {
 		return err
 	}
@@ -135,7 +130,10 @@ func (s *Server) Restart(ctx context.Context, destination string) error {
 	defer d.unlockControl()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.restart()
+	if again {
+		return d.restart()
+	}
+	return d.start()
 }
 
 // RemoveDestination ends the destination's readers and waiting gets, saves the cursors of
