@@ -121,8 +121,7 @@ func TestKillChild(t *testing.T) {
 			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
 		}
 		_ = s.Flush(ctx)
-		var failed bool
-		if next, failed = p.state(); !failed {
+		if _, failed := p.state(); !failed {
 			break
 		}
 		if err := s.Reset(ctx); err != nil {
