@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -315,6 +316,7 @@ func (b *Bridge) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	killpoint.Hit("bridge.restored")
 	switch {
 	case st == nil:
 		// I5: a cursor that was lost may have used numbers, which a broker that deduplicates would drop in silence.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -311,6 +312,7 @@ func (s *session) savePins(ctx context.Context) error {
 	}
 	s.ackMu.Lock() // no acknowledgement with an older state meanwhile
 	defer s.ackMu.Unlock()
+	killpoint.Hit("bridge.pin")
 	return s.b.savePins(ctx)
 }
 
@@ -533,6 +535,7 @@ func (s *session) acknowledge(ctx context.Context) error {
 			return nil
 		}
 		// I1: the oldest batch, and the broker has confirmed all of it.
+		killpoint.Hit("bridge.acknowledge")
 		version, err := s.b.acknowledge(ctx, batch, mark)
 		if err != nil {
 			var unsaved *server.SaveError
@@ -541,6 +544,7 @@ func (s *session) acknowledge(ctx context.Context) error {
 			}
 			s.b.o.Logger.Warn("the cursor is not saved yet", "error", err)
 		}
+		killpoint.Hit("bridge.acknowledged")
 		s.mu.Lock()
 		err = s.ledger.acked(batch)
 		s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
 
 // slots hands out the identities of concurrent readers.
@@ -212,6 +213,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	if err := c.dump(ctx, s, sv, r.id, from); err != nil {
 		return err
 	}
+	killpoint.Hit("connector.dump")
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Conn.Conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	stream := c.stream(ctx, s, &c.state.bytes)
@@ -362,6 +364,7 @@ func (r *reader) flush(ctx context.Context) error {
 	}
 	r.progress = true
 	r.stalled = time.Since(begin) > time.Second
+	killpoint.Hit("connector.put")
 	rows := int64(0)
 	var end *event.Event
 	for _, e := range r.batch {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/meta"
 )
 
@@ -71,7 +72,9 @@ func (d *destination) save(ctx context.Context, s *sub, need int64, last bool) e
 	r.Cursor, err = s.whole()
 	d.mu.Unlock()
 	if err == nil {
+		killpoint.Hit("server.save")
 		err = d.s.store.Save(ctx, s.id, r)
+		killpoint.Hit("server.saved")
 	}
 
 	d.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/meta"
 )
 
@@ -241,6 +242,7 @@ func (s *Store) replace(path, tmp string, data []byte) error {
 		return err
 	}
 	_, err = s.write(f, data)
+	killpoint.Hit("file.written")
 	if err == nil {
 		err = s.sync(f)
 	}
@@ -248,12 +250,14 @@ func (s *Store) replace(path, tmp string, data []byte) error {
 		err = cerr
 	}
 	if err == nil {
+		killpoint.Hit("file.rename")
 		err = s.rename(tmp, path)
 	}
 	if err != nil {
 		_ = os.Remove(tmp) // gives its room back; if that fails the next save writes over it
 		return err
 	}
+	killpoint.Hit("file.renamed")
 	return s.syncDir()
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
 
 // broker is the leader of some lanes. Its goroutine runs for as long as the
@@ -238,6 +240,7 @@ func (p *pipe) sendNext(enc *encoder) bool {
 	ses.mu.Unlock()
 
 	p.conn.SetWriteDeadline(r.at.Add(ses.s.clientTimeout())) //nolint:errcheck // Write reports it
+	killpoint.Hit("kafka.send")
 	if _, err := p.conn.Write(r.buf); err != nil {
 		ses.mu.Lock()
 		p.fail(err)
@@ -329,6 +332,7 @@ func (p *pipe) handle(frame []byte) error {
 		ses.mu.Unlock()
 		return fmt.Errorf("kafka: an answer came out of turn (correlation id %d, not %d)", corr, r.corr)
 	}
+	killpoint.Hit("kafka.answer") // under the lock: nothing else is sent meanwhile
 	// All answers are read before any takes effect: a torn response counts as none.
 	next, n := 0, 0
 	err := parseProduce(frame[8:], p.version, func(a *producePartition) error {

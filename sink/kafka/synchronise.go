@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -154,6 +155,7 @@ func (p *pipe) searchFor(ctx context.Context, lanes []*lane) (fatal error) {
 		return nil
 	}
 	defer c.Close()
+	killpoint.Hit("kafka.search")
 	ids := make([]partitionID, len(lanes))
 	for i, l := range lanes {
 		ids[i] = partitionID{l.t.name, l.partition}
@@ -192,6 +194,7 @@ func (p *pipe) searchFor(ctx context.Context, lanes []*lane) (fatal error) {
 			err = laneErr
 			return nil
 		}
+		killpoint.Hit("kafka.searched")
 		skipped, err := ses.apply(p, l, q, v)
 		left = lanes[i+1:]
 		ses.done(skipped, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink"
 	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 )
@@ -125,6 +126,7 @@ func (l *lane) run() {
 
 // receipt implements receiver.
 func (l *lane) receipt(id int64, duplicate bool, err error) {
+	killpoint.Hit("pulsar.receipt")
 	l.mu.Lock()
 	if l.over != nil {
 		l.mu.Unlock() // a late one: its message has been told already

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -258,10 +259,12 @@ func (l *lane) attempt() error {
 		return err
 	}
 	policy := n.sink.topicLimit(n.ctx, info.name)
+	killpoint.Hit("pulsar.open")
 	prod, err := n.back.open(n.ctx, where, l)
 	if err != nil {
 		return err
 	}
+	killpoint.Hit("pulsar.opened")
 	l.mu.Lock()
 	l.prod, l.where, l.policy = prod, where, policy
 	l.mu.Unlock()

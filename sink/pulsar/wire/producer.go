@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
 
 // Access is the access mode of a producer (ProducerAccessMode).
@@ -153,6 +155,7 @@ func (p *Producer) attach(ctx context.Context) error {
 	if err := n.register(id, p); err != nil {
 		return err
 	}
+	killpoint.Hit("wire.open")
 	a, err := p.create(ctx, n, id, p.o.Access)
 	if p.o.Access == Exclusive && p.ownPlace(err) && p.o.Takeover != nil && p.o.Takeover() {
 		a, err = p.create(ctx, n, id, exclusiveWithFencing)
@@ -276,6 +279,7 @@ func (p *Producer) fill(n *conn, w *composer, l *plan) {
 	p.plan(l)
 	id := p.id
 	p.mu.Unlock()
+	killpoint.Hit("wire.send")
 	// The messages are immutable, so the lock is not needed to write them.
 	now := time.Now().UnixMilli()
 	at := 0
