@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -40,15 +41,21 @@ func Binary(t testing.TB) string {
 			return
 		}
 		build.path = filepath.Join(dir, "binlogmq")
-		cmd := exec.Command("go", "build", "-race", "-o", build.path, "github.com/binlogmq/binlogmq/cmd/binlogmq")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			build.err = fmt.Errorf("building binlogmq: %w\n%s", err, out)
-		}
+		build.err = Build(build.path, "-race")
 	})
 	if build.err != nil {
 		t.Fatal(build.err)
 	}
 	return build.path
+}
+
+// Build builds the program into a file, with further arguments of go build.
+func Build(to string, args ...string) error {
+	args = append(append([]string{"build"}, args...), "-o", to, "github.com/binlogmq/binlogmq/cmd/binlogmq")
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building binlogmq: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // suppressions is the file that keeps a known race of a client library from
@@ -97,11 +104,27 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
+// Options change how a program is started.
+type Options struct {
+	Binary  string   // another program than that of the function Binary
+	Env     []string // more of the environment, NAME=VALUE
+	LogFile string   // file that what it prints is appended to; then a test that fails does not print it
+}
+
 // Start runs the program with the configuration text, to which the admin address is
 // added. It is killed at the test's end if it still runs.
 func Start(t testing.TB, config string) *Child {
 	t.Helper()
-	bin := Binary(t)
+	return StartWith(t, config, Options{})
+}
+
+// StartWith is Start with options.
+func StartWith(t testing.TB, config string, o Options) *Child {
+	t.Helper()
+	bin := o.Binary
+	if bin == "" {
+		bin = Binary(t)
+	}
 	addr := FreeAddress(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(config+"\nadmin: { listen: \""+addr+"\" }\n"), 0o600); err != nil {
@@ -110,7 +133,16 @@ func Start(t testing.TB, config string) *Child {
 	c := &Child{t: t, admin: addr, log: &logBuffer{}, done: make(chan struct{})}
 	c.cmd = exec.Command(bin, "run", "-c", file)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	c.cmd.Env = append(os.Environ(), "GORACE="+strings.TrimSpace(os.Getenv("GORACE")+" suppressions="+suppressions()))
+	if o.LogFile != "" {
+		f, err := os.OpenFile(o.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		out := io.MultiWriter(c.log, f)
+		c.cmd.Stdout, c.cmd.Stderr = out, out
+	}
+	c.cmd.Env = append(append(os.Environ(), "GORACE="+strings.TrimSpace(os.Getenv("GORACE")+" suppressions="+suppressions())), o.Env...)
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +153,7 @@ func Start(t testing.TB, config string) *Child {
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill() // it may have ended
 		<-c.done
-		if t.Failed() {
+		if t.Failed() && o.LogFile == "" {
 			t.Logf("the program printed:\n%s", tail(c.log.String(), 8000))
 		}
 		if strings.Contains(c.log.String(), "DATA RACE") {
@@ -154,6 +186,9 @@ func (c *Child) Admin() string { return c.admin }
 
 // PID returns the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Ended is closed when the program has ended.
+func (c *Child) Ended() <-chan struct{} { return c.done }
 
 // Signal sends a signal.
 func (c *Child) Signal(s os.Signal) {
