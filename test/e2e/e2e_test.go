@@ -103,21 +103,7 @@ func (r *run) write(ws []*workload.Writer, transactions int, during func()) {
 func (r *run) settle(p *process.Child) {
 	r.t.Helper()
 	file, offset := r.end()
-	p.Await("every sink to have acknowledged everything", 3*time.Minute, func(rep *admin.Report) bool {
-		d := rep.Destinations[0]
-		at, _, _ := strings.Cut(d.Position, " ")
-		atFile, atOffset, ok := strings.Cut(at, ":")
-		n, err := strconv.ParseInt(atOffset, 10, 64)
-		if !ok || err != nil || atFile < file || atFile == file && n < offset {
-			return false
-		}
-		for _, k := range d.Sinks {
-			if k.Behind != 0 {
-				return false
-			}
-		}
-		return true
-	})
+	p.AwaitAcknowledged(file, offset, 3*time.Minute)
 }
 
 // end returns where the source's log ends.

@@ -4,22 +4,14 @@ package e2e
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"log/slog"
 
 	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/consume"
 	"github.com/binlogmq/binlogmq/test/workload"
 )
 
@@ -49,34 +41,8 @@ func quoted(list []string) string { return `"` + strings.Join(list, `","`) + `"`
 
 func (k *kafkaTarget) read(t testing.TB, table string) []workload.Message {
 	t.Helper()
-	topic := k.prefix + "." + table
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	c, err := kgo.NewClient(kgo.SeedBrokers(k.cluster.Bootstrap...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	ends, err := kadm.NewClient(c).ListEndOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
 	var msgs []workload.Message
-	for int64(len(msgs)) < left {
-		f := c.PollFetches(ctx)
-		if err := f.Err(); err != nil {
-			t.Fatalf("reading %s: %v (%d of %d)", topic, err, len(msgs), left)
-		}
-		f.EachRecord(func(r *kgo.Record) {
-			m := workload.Message{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: map[string]string{}}
-			for _, h := range r.Headers {
-				m.Headers[h.Key] = string(h.Value)
-			}
-			msgs = append(msgs, m)
-		})
-	}
+	consume.Kafka(t, k.cluster.Bootstrap, k.prefix+"."+table, false, func(m workload.Message) { msgs = append(msgs, m) })
 	return msgs
 }
 
@@ -102,48 +68,8 @@ func (p *pulsarTarget) sink() string {
 
 func (p *pulsarTarget) read(t testing.TB, table string) []workload.Message {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: p.broker.URL, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	topic := fmt.Sprintf("persistent://public/default/%s.%s", p.prefix, table)
-	parts, err := c.TopicPartitions(topic)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var msgs []workload.Message
-	for i, part := range parts {
-		// A broker that has just started does not find its bookie at once.
-		var r pulsar.Reader
-		var last pulsar.MessageID
-		for {
-			if r, err = c.CreateReader(pulsar.ReaderOptions{Topic: part, StartMessageID: pulsar.EarliestMessageID()}); err == nil {
-				if last, err = r.GetLastMessageID(); err == nil {
-					break
-				}
-				r.Close()
-			}
-			select {
-			case <-ctx.Done():
-				t.Fatal(err)
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-		for end := last.EntryID() < 0; !end; {
-			m, err := r.Next(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			msgs = append(msgs, workload.Message{Topic: topic, Partition: int32(i), Key: []byte(m.Key()), Value: m.Payload(), Headers: m.Properties()})
-			id := m.ID()
-			end = (id.LedgerID() > last.LedgerID() || id.LedgerID() == last.LedgerID() && id.EntryID() >= last.EntryID()) &&
-				(id.BatchSize() <= 1 || id.BatchIdx() == id.BatchSize()-1)
-		}
-		r.Close()
-	}
+	consume.Pulsar(t, p.broker.URL, fmt.Sprintf("persistent://public/default/%s.%s", p.prefix, table), func(m workload.Message) { msgs = append(msgs, m) })
 	return msgs
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -270,4 +271,25 @@ func (c *Child) Await(what string, atMost time.Duration, f func(*admin.Report) b
 func (c *Child) AwaitReady() {
 	c.t.Helper()
 	c.Await("readiness", time.Minute, (*admin.Report).Ready)
+}
+
+// AwaitAcknowledged waits until the first destination has read the source's log up to a
+// place and every sink has acknowledged all that was read.
+func (c *Child) AwaitAcknowledged(file string, offset int64, atMost time.Duration) {
+	c.t.Helper()
+	c.Await("every sink to have acknowledged everything", atMost, func(r *admin.Report) bool {
+		d := r.Destinations[0]
+		at, _, _ := strings.Cut(d.Position, " ")
+		atFile, atOffset, ok := strings.Cut(at, ":")
+		n, err := strconv.ParseInt(atOffset, 10, 64)
+		if !ok || err != nil || atFile < file || atFile == file && n < offset {
+			return false
+		}
+		for _, k := range d.Sinks {
+			if k.Behind != 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
