@@ -18,9 +18,12 @@
 //   - Text of other statements is converted to UTF-8 from the client's character set.
 //   - MariaDB's two-phase ALTER comes once, when it commits; its first half is a transaction without content.
 //   - Rows of a MariaDB SEQUENCE are the server's bookkeeping: known by its eight columns, they are not captured.
-//   - An XA transaction on MySQL is held back, up to 32 MiB, until the log says whether it
-//     commits in one phase. Two phases with captured rows stop the destination before any is handed on.
-//     XA COMMIT and XA ROLLBACK of what was prepared before are transactions without content.
+//   - The row changes of an XA transaction take their numbers where the log holds XA COMMIT; its XA PREPARE, and an XA
+//     ROLLBACK, are transactions without content. Up to 32 MiB of them are kept until then; the rest, and what was prepared
+//     before the reader began, is read again from the log, so that neither a restart nor another node needs a spool. Where that part of
+//     the log is purged the destination stops.
+//   - Where positions are file and offset, the head of each binlog file counts as a transaction without content: the cursor of an
+//     idle source moves on when it begins a new file, and purging the old one loses nothing.
 //   - History rows of MariaDB's system-versioned tables come as the inserts and updates that the log holds.
 //
 // # What is read from information_schema

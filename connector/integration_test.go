@@ -511,7 +511,6 @@ func TestStops(t *testing.T) {
 				s.Exec("SET SESSION sql_log_bin=1")
 			}
 			stops("statement-format DML (INSERT)", plain, "SET SESSION binlog_format=STATEMENT", "INSERT INTO shop.t VALUES (1,1)", "SET SESSION binlog_format=ROW")
-			stops("two phases", plain, "XA START 'x'", "INSERT INTO shop.t VALUES (2,1)", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
 			stops("binlog_row_metadata=FULL", plain, "SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO shop.t VALUES (3,1)")
 			s.Exec("SET GLOBAL binlog_row_metadata=FULL")
 			// The log moves on and is purged.

@@ -204,6 +204,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	}
 	cat := &catalog{ctx: ctx, c: c, addr: s.addr, sv: sv}
 	defer cat.close()
+	again := &prepared{ctx: ctx, c: c, addr: s.addr, sv: sv, id: c.identity(rereadSlot + r.id.slot)}
 	from := r.last
 	from.GTIDs = r.last.GTIDs.Clone()
 	behind := from.Offset
@@ -230,6 +231,7 @@ func (r *reader) attempt(ctx context.Context) error {
 			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, Catalog: cat,
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
+		Reread: again.read,
 	})
 	defer m.Close()
 	r.replay = r.open != nil

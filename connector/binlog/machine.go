@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/binlogmq/binlogmq/event"
@@ -32,6 +31,7 @@ type Options struct {
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
 	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
 	HideGTIDs   bool                     // leave Txn.GTID zero: positions of this destination are file and offset
+	Reread      Reread                   // nil: an XA transaction whose rows are not at hand stops the stream
 	Position    event.Position
 	Ordinal     int64 // of the transaction end at Position
 }
@@ -78,10 +78,6 @@ func (e *StopError) Error() string {
 // Unwrap returns the cause.
 func (e *StopError) Unwrap() error { return e.Err }
 
-// maxHeldXA bounds the bytes of an XA transaction, which are held back until the
-// log says whether it commits in one phase.
-const maxHeldXA = 32 << 20
-
 // state is where a Machine stands in the stream.
 type state uint8
 
@@ -127,11 +123,8 @@ type Machine struct {
 	begun  bool       // its Begin has been emitted or held
 	rows   int64      // row changes of it so far
 	alter  byte       // MariaDB: phase flags of a two-phase ALTER
-	xid    string     // MariaDB: id of the prepared or completed XA transaction
 	maria  byte       // MariaDB: flags of the GTID event
-	xa     bool       // MySQL: between XA START and its end; all is held back
-	xaHeld []*event.Event
-	xaSize int
+	xa     xaState
 	held   *event.Event     // rows event that waits for what follows it
 	saves  map[string]int64 // rows at each savepoint
 	tables []tableRef
@@ -223,6 +216,9 @@ func nearest(low uint32, want uint64) uint64 {
 
 // step handles one event that lies at start in the file.
 func (m *Machine) step(r *Raw, start, next uint64) error {
+	if m.xa.again {
+		return m.stepAgain(r, start, next)
+	}
 	switch t := r.Type; t {
 	case TypeTableMap:
 		return m.tableMap(r, start)
@@ -251,7 +247,7 @@ func (m *Machine) step(r *Raw, start, next uint64) error {
 	case TypeRotate:
 		return m.rotate(r, start)
 	case TypeFormatDescription:
-		return m.newFile(start)
+		return m.newFile(r, start, next)
 	case TypeHeartbeat:
 		file, offset, wide, err := ParseHeartbeat(&r.Header, r.Body())
 		if err != nil {
@@ -332,15 +328,25 @@ func (m *Machine) rotate(r *Raw, start uint64) error {
 	return nil
 }
 
-// newFile is called where a file begins: a transaction never spans two.
-func (m *Machine) newFile(start uint64) error { return m.aborted(start) }
+// newFile is called where a file begins: a transaction never spans two. Where positions are file and offset it
+// counts as a transaction without content, so that the cursor of an idle source leaves the files that are purged.
+func (m *Machine) newFile(r *Raw, start, next uint64) error {
+	if err := m.aborted(start); err != nil {
+		return err
+	}
+	if !m.opt.HideGTIDs || m.opt.Scan || start != 4 || next == start { // an event sent again takes no place
+		return nil
+	}
+	m.open(r, announced, start)
+	return m.end(r, 0, start, next)
+}
 
 // aborted forgets a transaction that the log breaks off, which the server has rolled back.
 func (m *Machine) aborted(start uint64) error {
 	if m.state == between {
 		return nil
 	}
-	if m.begun && !m.xa {
+	if m.begun && !m.xa.open {
 		return m.stop(start, "the binlog breaks off inside a transaction whose first row changes have been published",
 			"the server lost the rest in a crash: compare its tables with their consumers, then move the cursor on with: binlogmq cursor set")
 	}
@@ -372,10 +378,8 @@ func (m *Machine) open(r *Raw, s state, start uint64) *event.Txn {
 
 func (m *Machine) reset() {
 	m.state, m.txn, m.begun, m.rows = between, nil, false, 0
-	m.alter, m.maria, m.xid, m.xa, m.held = 0, 0, "", false, nil
-	if m.xaHeld != nil {
-		m.xaHeld, m.xaSize = nil, 0
-	}
+	m.alter, m.maria, m.held = 0, 0, nil
+	m.xa.close()
 	if len(m.saves) > 0 {
 		clear(m.saves)
 	}
@@ -414,7 +418,7 @@ func (m *Machine) mariaGTID(r *Raw, start uint64) error {
 		t.GTID = event.GTID{Domain: e.Domain, Server: r.ServerID, Seq: e.Seq}
 	}
 	t.ThreadID = e.ThreadID
-	m.maria, m.alter, m.xid = e.Flags, e.Extra, e.XID
+	m.maria, m.alter, m.xa.open = e.Flags, e.Extra, e.Flags&mariaPreparedXA != 0
 	return nil
 }
 
@@ -445,16 +449,20 @@ func (m *Machine) release(last bool) error {
 }
 
 func (m *Machine) emit(e *event.Event) error {
-	if !m.xa {
-		return m.opt.Emit(e)
+	if m.xa.open {
+		m.hold(e)
+		return nil
 	}
-	m.xaHeld = append(m.xaHeld, e)
-	m.xaSize += e.Size
-	return nil
+	return m.opt.Emit(e)
 }
 
 // end closes the transaction.
 func (m *Machine) end(r *Raw, xid, start, next uint64) error {
+	if m.xa.open {
+		if err := m.onePhase(r, start, next); err != nil {
+			return err
+		}
+	}
 	if err := m.begin(r); err != nil {
 		return err
 	}
@@ -466,14 +474,6 @@ func (m *Machine) end(r *Raw, xid, start, next uint64) error {
 	*e = event.Event{
 		Kind: event.End, ServerID: r.ServerID, Ordinal: m.ordinal, Index: m.rows, Time: int64(r.Time) * 1e6,
 		File: m.file, Start: start, Next: next, Txn: m.txn, XID: xid, Size: sizeofEvent,
-	}
-	if m.xa {
-		m.xa = false
-		for _, x := range m.xaHeld {
-			if err := m.opt.Emit(x); err != nil {
-				return err
-			}
-		}
 	}
 	m.reset()
 	return m.opt.Emit(e)
@@ -488,27 +488,6 @@ func (m *Machine) xidEvent(r *Raw, start, next uint64) error {
 		return malformed("XID event outside a transaction")
 	}
 	return m.end(r, x, start, next)
-}
-
-func (m *Machine) xaPrepare(r *Raw, start, next uint64) error {
-	x, err := ParseXAPrepare(r.Body())
-	if err != nil {
-		return err
-	}
-	if m.state != inside {
-		return malformed("XA prepare event outside a transaction")
-	}
-	if !x.OnePhase && m.rows > 0 {
-		return m.twoPhase(start, x.XID)
-	}
-	return m.end(r, 0, start, next)
-}
-
-// twoPhase is the error for an XA transaction whose row changes may yet be rolled back.
-func (m *Machine) twoPhase(start uint64, xid string) error {
-	return m.stop(start, "XA transaction "+xid+" is committed in two phases, which is not supported yet: its row changes may still be rolled back",
-		"commit with XA COMMIT ... ONE PHASE, or exclude its tables; none of its row changes has been published: "+
-			"to go on without them move the cursor behind it with: binlogmq cursor set")
 }
 
 func (m *Machine) query(r *Raw, start, next uint64) error {
@@ -536,12 +515,12 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 		m.state = inside
 		return nil
 	case stmtXAStart:
-		m.state, m.xa = inside, true
+		m.state, m.xa.open = inside, true
 		return nil
 	case stmtXAEnd:
 		return nil
 	case stmtXAPrepare, stmtXACommit, stmtXARollback:
-		return m.xaEnd(r, s, start, next)
+		return m.xaEnd(r, &q, s, start, next)
 	case stmtCommit:
 		if m.state != inside && m.state != announced {
 			return malformed("COMMIT outside a transaction")
@@ -553,22 +532,8 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
 		}
 		return m.end(r, 0, start, next)
-	case stmtSavepoint:
-		if m.saves == nil {
-			m.saves = map[string]int64{}
-		}
-		if len(m.saves) < 1<<16 {
-			m.saves[name] = m.rows
-		}
-		return nil
-	case stmtRelease:
-		return nil
-	case stmtRollbackTo:
-		if at, ok := m.saves[name]; m.rows > 0 && (!ok || at != m.rows) {
-			return m.stop(start, "ROLLBACK TO SAVEPOINT takes row changes back that the log holds, of which only those of non-transactional tables persist",
-				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
-		}
-		return nil
+	case stmtSavepoint, stmtRelease, stmtRollbackTo:
+		return m.savepoint(s, name, start)
 	case stmtDML:
 		if m.state != announced || !emptied(q.Statement) {
 			if err := m.statementDML(start, verb(q.Statement)); err != nil {
@@ -588,31 +553,38 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 	return m.end(r, 0, start, next)
 }
 
+// savepoint handles the statements about savepoints.
+func (m *Machine) savepoint(s statement, name string, start uint64) error {
+	switch s {
+	case stmtSavepoint:
+		if m.saves == nil {
+			m.saves = map[string]int64{}
+		}
+		if len(m.saves) < 1<<16 {
+			m.saves[name] = m.rows
+		}
+	case stmtRollbackTo:
+		if at, ok := m.saves[name]; m.rows > 0 && (!ok || at != m.rows) {
+			return m.stop(start, "ROLLBACK TO SAVEPOINT takes row changes back that the log holds, of which only those of non-transactional tables persist",
+				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
+		}
+	}
+	return nil
+}
+
 // standaloneQuery handles the one statement of a MariaDB group without COMMIT.
 func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uint64) error {
 	switch {
 	case s == stmtDML && !m.opt.Scan && !emptied(q.Statement):
 		return m.statementDML(start, verb(q.Statement))
 	case m.maria&mariaCompletedXA != 0:
-		return m.xaEnd(r, s, start, next)
+		return m.xaEnd(r, q, s, start, next)
 	case m.alter&(mariaExtraStartAlter|mariaExtraRollbackAlter) != 0:
 		// First half of a two-phase ALTER, or its undoing: the statement comes again when it commits, if it does.
 	case !s.control():
 		if err := m.ddl(r, q, s, start, next); err != nil {
 			return err
 		}
-	}
-	return m.end(r, 0, start, next)
-}
-
-// xaEnd handles XA PREPARE, COMMIT and ROLLBACK that are groups of their own.
-// Of the transaction that they finish no captured row has been read: two phases with captured rows
-// stop at their XA PREPARE, and what was prepared before the position at which the
-// destination began lies before it.
-func (m *Machine) xaEnd(r *Raw, s statement, start, next uint64) error {
-	if m.xa && s == stmtXARollback {
-		m.ordinal, m.rows, m.begun = m.base, 0, false
-		m.held, m.xaHeld, m.xaSize = nil, nil, 0
 	}
 	return m.end(r, 0, start, next)
 }
@@ -741,9 +713,6 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 		}
 		m.state = inside
 	}
-	if m.maria&mariaPreparedXA != 0 {
-		return m.twoPhase(start, m.xid)
-	}
 	columns, im, raw, err := h.Images()
 	if err != nil {
 		return err
@@ -779,10 +748,6 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	m.ordinal += int64(n)
 	m.rows += int64(n)
 	m.held = e
-	if m.xa && m.xaSize+e.Size > maxHeldXA {
-		return m.stop(start, "an XA transaction is larger than "+strconv.Itoa(maxHeldXA>>20)+" MiB, which is held back until it is known to commit in one phase",
-			"make it smaller, do not use XA for it, or exclude its tables; none of its row changes has been published")
-	}
 	return nil
 }
 
@@ -823,7 +788,7 @@ func (m *Machine) payloadEvent(r *Raw, start, next uint64) error {
 	if err != nil {
 		return err
 	}
-	if m.state == inside {
+	if m.state == inside && !m.xa.again {
 		return malformed("transaction payload inside a transaction")
 	}
 	if err := m.payload.reset(&p); err != nil {

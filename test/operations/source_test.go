@@ -155,11 +155,6 @@ func TestLogThatCannotBeRead(t *testing.T) {
 			return []string{"SET SESSION binlog_format=STATEMENT", "INSERT INTO " + table + " VALUES (2, 'statement')"}
 		}, []string{"statement-format DML", "binlogmq cursor set"}, func(s *setup, _ string) { moveTo(t, s, "latest") })
 	})
-	t.Run("two-phase XA", func(t *testing.T) {
-		stopsAt(t, db, nil, func(table string) []string {
-			return []string{"XA START 'x'", "INSERT INTO " + table + " VALUES (2, 'xa')", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"}
-		}, []string{"XA transaction", "binlogmq cursor set"}, func(s *setup, _ string) { moveTo(t, s, "latest") })
-	})
 	t.Run("row metadata", func(t *testing.T) {
 		defer db.Exec("SET GLOBAL binlog_row_metadata=FULL")
 		stopsAt(t, db, nil, func(table string) []string {
