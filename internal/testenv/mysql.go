@@ -164,6 +164,17 @@ func (s *Server) Database() string {
 	return name
 }
 
+// KillDumps ends the binlog dump threads of ReplUser, as a cut link would, and returns how many there were.
+func (s *Server) KillDumps() (killed int) {
+	s.t.Helper()
+	for _, row := range s.Query("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user='" + s.ReplUser + "'") {
+		if _, err := s.conn.Execute("KILL " + row[0]); err == nil { // it may have gone
+			killed++
+		}
+	}
+	return killed
+}
+
 func (s *Server) disconnect() {
 	if s.conn != nil {
 		_ = s.conn.Close()

@@ -21,18 +21,6 @@ import (
 	"github.com/binlogmq/binlogmq/test/workload"
 )
 
-// killDumps ends the dump threads of the program's account, as a restart of the link would.
-func killDumps(db *testenv.Server) (killed int) {
-	for _, row := range db.Query("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user='" + db.ReplUser + "'") {
-		c := db.Connect("")
-		if _, err := c.Execute("KILL " + row[0]); err == nil { // it may have gone
-			killed++
-		}
-		_ = c.Close()
-	}
-	return killed
-}
-
 // flakyLink forwards connections to an address and cuts each one after a random number of bytes from there,
 // also in the middle of a packet, until it is mended. It returns where it listens.
 func flakyLink(t *testing.T, to string) (addr string, cuts *atomic.Int64, mend func()) {
@@ -110,7 +98,7 @@ func TestLinkCutI4I7(t *testing.T) {
 			r.write(ws, 60, func() {
 				for i := range 10 {
 					time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
-					cuts += killDumps(db)
+					cuts += db.KillDumps()
 					if i%8 == 7 {
 						p.Kill()
 						kills++

@@ -88,7 +88,8 @@ func fields(raw json.RawMessage, list bool) (map[string]*string, error) {
 type Checker struct {
 	Codec   string
 	Schema  string
-	Replays bool // messages may be repeated, with the numbers and bytes they had
+	Tables  []Table // what is rebuilt; nil: those of Create
+	Replays bool    // messages may be repeated, with the numbers and bytes they had
 
 	Messages int64 // new ones
 	Repeated int64
@@ -176,7 +177,7 @@ func (c *Checker) apply(m Message) error {
 	if ch.Schema != c.Schema {
 		return nil
 	}
-	t, ok := table(ch.Table)
+	t, ok := c.table(ch.Table)
 	if !ok {
 		return nil
 	}
@@ -227,8 +228,15 @@ func (c *Checker) apply(m Message) error {
 	return nil
 }
 
-func table(name string) (Table, bool) {
-	for _, t := range Tables {
+func (c *Checker) tables() []Table {
+	if c.Tables != nil {
+		return c.Tables
+	}
+	return Tables
+}
+
+func (c *Checker) table(name string) (Table, bool) {
+	for _, t := range c.tables() {
 		if t.Name == name {
 			return t, true
 		}
@@ -276,7 +284,7 @@ func (c *Checker) Compare(conn *client.Conn) error {
 	if _, err := conn.Execute("SET NAMES utf8mb4"); err != nil {
 		return err
 	}
-	for _, t := range Tables {
+	for _, t := range c.tables() {
 		cols, err := columns(conn, c.Schema, t.Name)
 		if err != nil {
 			return err
