@@ -25,6 +25,7 @@ type Message struct {
 	Value     []byte // nil: tombstone
 	Headers   []Header
 	Owner     Owner // told once when the message is done; must not be nil
+	More      bool  // messages of the same source transaction may follow; only a Transactional sink looks at it
 
 	done atomic.Bool
 }
@@ -69,6 +70,11 @@ type Status struct {
 	InFlight int64 // messages accepted and not done
 	Bytes    int64 // their payload bytes
 	Retries  int64 // sends repeated since start
+
+	// Of a Transactional sink.
+	Commits int64 // transactions committed since start
+	Spread  int64 // source transactions that took several of them, and so were not visible at once
+	Hanging int64 // partitions whose consumers (read_committed) are held up by a transaction that nobody ends
 }
 
 // Sink publishes messages to one broker system.
