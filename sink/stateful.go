@@ -46,3 +46,10 @@ type Stateful interface {
 	// AppendState appends the state that belongs to the last mark acknowledged.
 	AppendState(dst []byte) []byte
 }
+
+// Forgetful is a Stateful sink whose state tells what its broker has confirmed, and nothing of what was sent beyond: then its
+// owner takes care of a changed configuration as it does for sinks without state.
+type Forgetful interface {
+	Stateful
+	Forgetful()
+}

@@ -57,13 +57,29 @@ type lookupAnswer struct {
 	url, tlsURL                      string
 }
 
-// dial connects and shakes hands; the caller has no other connection to addr.
+// dial makes a connection of producers; the caller has no other one to addr.
 func (c *Client) dial(ctx context.Context, addr address) (*conn, error) {
+	n, br, err := c.connect(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { n.fail(n.read(br)) })
+	wg.Go(func() { n.fail(n.write()) })
+	c.wg.Go(func() {
+		wg.Wait()
+		close(n.done)
+	})
+	return n, nil
+}
+
+// connect connects and shakes hands.
+func (c *Client) connect(ctx context.Context, addr address) (*conn, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ConnectTimeout)
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", addr.dial)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to broker %s: %w", addr.dial, err)
+		return nil, nil, fmt.Errorf("connecting to broker %s: %w", addr.dial, err)
 	}
 	nc := raw
 	// The deadline must hold for what knows no context too.
@@ -78,7 +94,7 @@ func (c *Client) dial(ctx context.Context, addr address) (*conn, error) {
 		t := tls.Client(nc, conf)
 		if err := t.HandshakeContext(ctx); err != nil {
 			nc.Close()
-			return nil, fmt.Errorf("TLS with broker %s: %w", addr.dial, err)
+			return nil, nil, fmt.Errorf("TLS with broker %s: %w", addr.dial, err)
 		}
 		nc = t
 	}
@@ -93,22 +109,15 @@ func (c *Client) dial(ctx context.Context, addr address) (*conn, error) {
 		}
 		var told *Error
 		if errors.As(err, &told) {
-			return nil, err
+			return nil, nil, err
 		}
-		return nil, fmt.Errorf("broker %s: %w", addr.dial, err)
+		return nil, nil, fmt.Errorf("broker %s: %w", addr.dial, err)
 	}
 	if !stop() {
 		nc.Close()
-		return nil, fmt.Errorf("broker %s: %w", addr.dial, ctx.Err())
+		return nil, nil, fmt.Errorf("broker %s: %w", addr.dial, ctx.Err())
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { n.fail(n.read(br)) })
-	wg.Go(func() { n.fail(n.write()) })
-	c.wg.Go(func() {
-		wg.Wait()
-		close(n.done)
-	})
-	return n, nil
+	return n, br, nil
 }
 
 func (c *Client) authMethod() string {

@@ -22,7 +22,7 @@ const (
 	epochMoved            = "opic epoch has already moved" // AbstractTopic.incrementTopicEpochIfNeeded
 	heldBy                = "existing exclusive producer: "
 	limitRemedy           = "raise the topic's own limit (pulsar-admin topicPolicies set-max-message-size) or the broker's maxMessageSize"
-	forgottenRemedy       = "was the topic deleted and made again, or was this producer away for longer than brokerDeduplicationProducerInactivityTimeoutMinutes? Read the end of the topic, and compare: what was confirmed before may be gone, what was on its way may be stored twice"
+	forgottenRemedy       = "was the topic deleted and made again, or deduplication switched off, or was this producer away for longer than brokerDeduplicationProducerInactivityTimeoutMinutes?"
 	repeatedChecksumLimit = 3
 	spentRemedy           = "under this producer name it cannot be sent any more: find out why it was refused, and publish to another topic or under another deployment name"
 )
@@ -83,6 +83,12 @@ func Displaced(err error) bool {
 
 // Refused tells that the broker will never take the message as it is.
 func Refused(err error) bool { return Code(err) == CodeNotAllowed }
+
+// Forgotten tells that the broker remembers less than it has confirmed.
+func Forgotten(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && strings.HasSuffix(e.Message, forgottenRemedy)
+}
 
 // Spent tells that the broker has refused a message and stored later ones:
 // under its id it would be called a duplicate.

@@ -39,6 +39,10 @@ type ProducerOptions struct {
 
 	Access Access
 
+	// Owner is asked before each attempt to open the producer, and again before it fences another one out: its error says why
+	// this process must not send now (I8). It must not block for long. nil: nobody is asked.
+	Owner func() error
+
 	// Takeover is asked before an Exclusive producer fences out one of the same name: a ghost of our own, or a
 	// process that must not be there any more. Only the owner of the stream may say yes (I8): the broker does not
 	// tell the two apart. nil: never.
@@ -143,8 +147,19 @@ func (p *Producer) LastSequenceID() int64 {
 	return p.last
 }
 
+// Expect says that the broker has confirmed an id to this name before: one that remembers less at a later opening has
+// forgotten, which ends the producer (see [Forgotten]).
+func (p *Producer) Expect(id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.confirmed = max(p.confirmed, id)
+}
+
 // attach opens the producer at the broker that serves the topic.
 func (p *Producer) attach(ctx context.Context) error {
+	if err := p.owner(); err != nil {
+		return err
+	}
 	ctx, cancel := p.c.bound(ctx)
 	defer cancel()
 	n, err := p.c.lookup(ctx, p.o.Topic)
@@ -157,7 +172,7 @@ func (p *Producer) attach(ctx context.Context) error {
 	}
 	killpoint.Hit("wire.open")
 	a, err := p.create(ctx, n, id, p.o.Access)
-	if p.o.Access == Exclusive && p.ownPlace(err) && p.o.Takeover != nil && p.o.Takeover() {
+	if p.o.Access == Exclusive && p.ownPlace(err) && p.o.Takeover != nil && p.o.Takeover() && p.owner() == nil {
 		a, err = p.create(ctx, n, id, exclusiveWithFencing)
 	}
 	if err == nil && !a.ready {
@@ -204,6 +219,13 @@ func (p *Producer) attach(ctx context.Context) error {
 	p.border = p.o.Batching
 	p.wakeWriter()
 	return nil
+}
+
+func (p *Producer) owner() error {
+	if p.o.Owner == nil {
+		return nil
+	}
+	return p.o.Owner()
 }
 
 // ownPlace tells that a producer of our own name holds the topic.
@@ -569,8 +591,7 @@ func (p *Producer) reopen() {
 			return
 		}
 		p.c.complain(err)
-		var e *Error
-		if Spent(err) || errors.As(err, &e) && (e.Code == CodeProducerFenced || e.Code == CodeTopicTerminated || strings.HasSuffix(e.Message, forgottenRemedy)) {
+		if code := Code(err); Spent(err) || Forgotten(err) || code == CodeProducerFenced || code == CodeTopicTerminated {
 			p.mu.Lock()
 			id := int64(-1)
 			switch {

@@ -15,13 +15,17 @@ import (
 const (
 	cmdConnect             = 2
 	cmdConnected           = 3
+	cmdSubscribe           = 4
 	cmdProducer            = 5
 	cmdSend                = 6
 	cmdSendReceipt         = 7
 	cmdSendError           = 8
+	cmdMessage             = 9
+	cmdFlow                = 11
 	cmdSuccess             = 13
 	cmdError               = 14
 	cmdCloseProducer       = 15
+	cmdCloseConsumer       = 16
 	cmdProducerSuccess     = 17
 	cmdPing                = 18
 	cmdPong                = 19
@@ -29,6 +33,8 @@ const (
 	cmdPartitionedAnswer   = 22
 	cmdLookup              = 23
 	cmdLookupAnswer        = 24
+	cmdGetLastMessageID    = 29
+	cmdLastMessageID       = 30
 	cmdAuthChallenge       = 36
 	cmdAuthResponse        = 37
 )
