@@ -9,6 +9,8 @@ import (
 
 // Memory is a Store that forgets everything with the process. The zero value is ready.
 type Memory struct {
+	SoleOwners
+
 	mu      sync.Mutex
 	records map[Identity]*Record
 }

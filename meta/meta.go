@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -63,6 +64,14 @@ type Record struct {
 	Filter     string    // the subscription's filter as its client gave it; "" = everything
 	BatchFloor int64     // batch ids up to this one may have been handed out; later ones have not
 	SavedAt    time.Time // when the record was written; for display only
+	Skips      []Skip    // transactions that the destination passes over, by the operator's order
+}
+
+// Skip says that a transaction is not published: whatever it holds, it takes that many ordinals,
+// so that every number behind it is the same in each replay (I5).
+type Skip struct {
+	GTID     string `json:"gtid"`
+	Ordinals int64  `json:"ordinals"` // at least 1: the transaction's end
 }
 
 // Clone returns a copy that shares no memory with r.
@@ -72,6 +81,7 @@ func (r *Record) Clone() *Record {
 	if r.Cursor.State != nil {
 		c.Cursor.State = append([]byte{}, r.Cursor.State...)
 	}
+	c.Skips = slices.Clone(r.Skips)
 	return &c
 }
 
@@ -88,7 +98,7 @@ var (
 )
 
 // Store saves records. It is safe for concurrent use by one process; calls for one identity
-// are made one at a time.
+// are made one at a time. Save and Delete need the destination's [Lease].
 type Store interface {
 	// Load returns the saved record, or ErrNotFound. A record that cannot be
 	// read is an error that says where it lies and what to do, never ErrNotFound (I3).

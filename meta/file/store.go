@@ -19,9 +19,6 @@ const (
 	lockName = "lock"
 	suffix   = ".cursor.json"
 
-	// maxFile bounds what is read of a file. A record with the state of some
-	// thousand partitions takes less than a tenth of it.
-	maxFile = 64 << 20
 	// maxFileName is what every usual file system takes, less the temporary file's additions.
 	maxFileName = 240
 )
@@ -29,6 +26,8 @@ const (
 // Store is a directory of cursors. It is safe for concurrent use; calls for one
 // identity must be made one at a time.
 type Store struct {
+	meta.SoleOwners // the directory's lock is the lease
+
 	dir      string
 	lock     *os.File
 	readOnly bool
@@ -39,7 +38,10 @@ type Store struct {
 	rename func(from, to string) error
 }
 
-var _ meta.Store = (*Store)(nil)
+var (
+	_ meta.Store  = (*Store)(nil)
+	_ meta.Owners = (*Store)(nil)
+)
 
 func newStore(dir string) *Store {
 	return &Store{dir: dir, write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename}
@@ -102,55 +104,11 @@ func fileName(id meta.Identity) (string, error) {
 	if err := id.Validate(); err != nil {
 		return "", err
 	}
-	name := escape(id.Destination) + "@" + id.Client + suffix
+	name := meta.Escape(id.Destination) + "@" + id.Client + suffix
 	if len(name) > maxFileName {
 		return "", fmt.Errorf("destination %s: its name is too long for a file name", id.Destination)
 	}
 	return name, nil
-}
-
-const upperHex = "0123456789ABCDEF"
-
-// plain reports whether escape leaves the byte at index i as it is. A leading
-// dot is not: it would hide the file.
-func plain(c byte, i int) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0
-}
-
-func escape(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; plain(c, i) {
-			b.WriteByte(c)
-		} else {
-			b.WriteByte('%')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
-		}
-	}
-	return b.String()
-}
-
-// unescape undoes escape; false for what escape does not write.
-func unescape(s string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '%' {
-			if i+2 >= len(s) {
-				return "", false
-			}
-			hi, lo := strings.IndexByte(upperHex, s[i+1]), strings.IndexByte(upperHex, s[i+2])
-			if hi < 0 || lo < 0 {
-				return "", false
-			}
-			c = byte(hi<<4 | lo)
-			i += 2
-		}
-		b.WriteByte(c)
-	}
-	out := b.String()
-	return out, escape(out) == s
 }
 
 // identityOf returns whose file has that name.
@@ -164,7 +122,7 @@ func identityOf(name string) (meta.Identity, bool) {
 		return meta.Identity{}, false
 	}
 	var id meta.Identity
-	if id.Destination, ok = unescape(dest); !ok {
+	if id.Destination, ok = meta.Unescape(dest); !ok {
 		return id, false
 	}
 	id.Client = client
@@ -185,7 +143,7 @@ func (s *Store) Load(_ context.Context, id meta.Identity) (*meta.Record, error) 
 	if err != nil {
 		return nil, fmt.Errorf("cursor of %s: %w", id, err)
 	}
-	got, r, err := parse(data)
+	got, r, err := meta.DecodeRecord(data)
 	if err == nil && got != id {
 		err = fmt.Errorf("it belongs to %s", got)
 	}
@@ -201,9 +159,9 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s: larger than %d bytes", path, maxFile)
+	data, err := io.ReadAll(io.LimitReader(f, meta.MaxRecord+1))
+	if err == nil && len(data) > meta.MaxRecord {
+		err = fmt.Errorf("%s: larger than %d bytes", path, meta.MaxRecord)
 	}
 	return data, err
 }
@@ -219,7 +177,7 @@ func (s *Store) Save(_ context.Context, id meta.Identity, r *meta.Record) error 
 	if err != nil {
 		return err
 	}
-	data, err := format(id, r)
+	data, err := meta.EncodeRecord(id, r)
 	if err != nil {
 		return fmt.Errorf("cursor of %s: %w", id, err)
 	}

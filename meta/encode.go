@@ -1,4 +1,4 @@
-package file
+package meta
 
 import (
 	"bytes"
@@ -11,29 +11,35 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/event"
-	"github.com/binlogmq/binlogmq/meta"
 )
 
-// version is the number of the format; a change of the fields is a new version.
-const version = 1
+const (
+	// recordVersion is the number of the format; a change of the fields' meaning is a new version.
+	recordVersion = 1
 
-// envelope is a whole file. Checksum is CRC-32C of Record without insignificant white space.
+	// MaxRecord bounds an encoded record, in bytes. A record with the state of some
+	// thousand partitions takes less than a hundredth of it.
+	MaxRecord = 64 << 20
+)
+
+// envelope is a whole encoded record. Checksum is CRC-32C of Record without insignificant white space.
 type envelope struct {
 	Version  int             `json:"binlogmq_cursor"`
 	Checksum string          `json:"checksum"`
 	Record   json.RawMessage `json:"record"`
 }
 
-type record struct {
-	Destination string    `json:"destination"`
-	Client      string    `json:"client"`
-	Filter      string    `json:"filter"`
-	BatchFloor  int64     `json:"batch_floor"`
-	SavedAt     time.Time `json:"saved_at"`
-	Cursor      cursor    `json:"cursor"`
+type savedRecord struct {
+	Destination string      `json:"destination"`
+	Client      string      `json:"client"`
+	Filter      string      `json:"filter"`
+	BatchFloor  int64       `json:"batch_floor"`
+	SavedAt     time.Time   `json:"saved_at"`
+	Cursor      savedCursor `json:"cursor"`
+	Skips       []Skip      `json:"skips,omitempty"`
 }
 
-type cursor struct {
+type savedCursor struct {
 	File       string        `json:"file"`
 	Offset     uint64        `json:"offset"`
 	GTIDs      event.GTIDSet `json:"gtids"`
@@ -49,15 +55,17 @@ func checksum(compact []byte) string {
 	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(compact, castagnoli))
 }
 
-// format returns the file's content.
-func format(id meta.Identity, r *meta.Record) ([]byte, error) {
+// EncodeRecord writes a record as stores keep it: JSON for people to read, with a version and a
+// checksum, at most MaxRecord bytes.
+func EncodeRecord(id Identity, r *Record) ([]byte, error) {
 	p := &r.Cursor.Position
-	rec := record{
+	rec := savedRecord{
 		Destination: id.Destination, Client: id.Client, Filter: r.Filter, BatchFloor: r.BatchFloor, SavedAt: r.SavedAt.UTC(),
-		Cursor: cursor{
+		Cursor: savedCursor{
 			File: p.File, Offset: p.Offset, GTIDs: p.GTIDs, ServerUUID: p.ServerUUID,
 			Ordinal: r.Cursor.Ordinal, Progress: r.Cursor.Progress, State: r.Cursor.State,
 		},
+		Skips: r.Skips,
 	}
 	if err := rec.check(); err != nil {
 		return nil, err
@@ -66,22 +74,22 @@ func format(id meta.Identity, r *meta.Record) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := json.MarshalIndent(envelope{version, checksum(compact), compact}, "", "  ")
-	if err == nil && len(out) >= maxFile {
-		err = fmt.Errorf("record of %d bytes, %d are allowed", len(out), maxFile)
+	out, err := json.MarshalIndent(envelope{recordVersion, checksum(compact), compact}, "", "  ")
+	if err == nil && len(out) >= MaxRecord {
+		err = fmt.Errorf("record of %d bytes, %d are allowed", len(out), MaxRecord)
 	}
 	return append(out, '\n'), err
 }
 
-// parse reads a file's content.
-func parse(data []byte) (meta.Identity, *meta.Record, error) {
-	fail := func(err error) (meta.Identity, *meta.Record, error) { return meta.Identity{}, nil, err }
+// DecodeRecord reads what EncodeRecord wrote and says whose it is. Anything else is an error (I3).
+func DecodeRecord(data []byte) (Identity, *Record, error) {
+	fail := func(err error) (Identity, *Record, error) { return Identity{}, nil, err }
 	var env envelope
 	if err := unmarshal(data, &env); err != nil {
 		return fail(err)
 	}
-	if env.Version != version {
-		return fail(fmt.Errorf("format version %d is not known, only %d", env.Version, version))
+	if env.Version != recordVersion {
+		return fail(fmt.Errorf("format version %d is not known, only %d", env.Version, recordVersion))
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, env.Record); err != nil {
@@ -90,7 +98,7 @@ func parse(data []byte) (meta.Identity, *meta.Record, error) {
 	if sum := checksum(compact.Bytes()); sum != env.Checksum {
 		return fail(fmt.Errorf("checksum %.32q, computed %s", env.Checksum, sum))
 	}
-	var rec record
+	var rec savedRecord
 	if err := unmarshal(env.Record, &rec); err != nil {
 		return fail(err)
 	}
@@ -98,12 +106,12 @@ func parse(data []byte) (meta.Identity, *meta.Record, error) {
 		return fail(err)
 	}
 	c := &rec.Cursor
-	return meta.Identity{Destination: rec.Destination, Client: rec.Client}, &meta.Record{
+	return Identity{Destination: rec.Destination, Client: rec.Client}, &Record{
 		Cursor: event.Cursor{
 			Position: event.Position{File: c.File, Offset: c.Offset, GTIDs: c.GTIDs, ServerUUID: c.ServerUUID},
 			Ordinal:  c.Ordinal, Progress: c.Progress, State: c.State,
 		},
-		Filter: rec.Filter, BatchFloor: rec.BatchFloor, SavedAt: rec.SavedAt,
+		Filter: rec.Filter, BatchFloor: rec.BatchFloor, SavedAt: rec.SavedAt, Skips: rec.Skips,
 	}, nil
 }
 
@@ -122,13 +130,18 @@ func unmarshal(data []byte, v any) error {
 	return nil
 }
 
-func (r *record) check() error {
-	if err := (meta.Identity{Destination: r.Destination, Client: r.Client}).Validate(); err != nil {
+func (r *savedRecord) check() error {
+	if err := (Identity{Destination: r.Destination, Client: r.Client}).Validate(); err != nil {
 		return err
 	}
 	c := &r.Cursor
 	if c.Ordinal < 0 || c.Progress < 0 || r.BatchFloor < 0 || c.Progress > math.MaxInt64-c.Ordinal {
 		return fmt.Errorf("ordinal %d, progress %d or batch_floor %d is out of range", c.Ordinal, c.Progress, r.BatchFloor)
+	}
+	for _, s := range r.Skips {
+		if _, err := event.ParseGTID(s.GTID); err != nil || s.Ordinals < 1 {
+			return fmt.Errorf("skipped transaction %.100q of %d ordinals cannot be", s.GTID, s.Ordinals)
+		}
 	}
 	return nil
 }
