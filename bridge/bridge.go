@@ -50,12 +50,13 @@ type Status struct {
 	Failures int64 // sessions that failed and were replayed
 	Epochs   int64 // epochs begun
 	Hidden   int64 // DDL statements not sent because they carry secrets
+	Oversize int64 // messages above the limit, of which Options.Oversize made something else
 	Bugs     int64 // reports that can only come from a bug, in the whole process
 }
 
 // stats are the counters behind Status.
 type stats struct {
-	rows, messages, bytes, acks, failures, epochs, hidden, acked atomic.Int64
+	rows, messages, bytes, acks, failures, epochs, hidden, oversize, acked atomic.Int64
 }
 
 // Bridge is one sink's subscription. Run it once; the other methods may be
@@ -67,8 +68,9 @@ type Bridge struct {
 	fingerprint string
 	stateful    sink.Stateful // Options.Sink, if it keeps state
 
-	stats         stats
-	ddlPartitions atomic.Int32
+	stats   stats
+	ddlTo   atomic.Pointer[target]  // where DDL statements go
+	refused atomic.Pointer[refused] // the change whose message is too large for the broker; nil: none
 
 	ran       atomic.Bool
 	drain     chan struct{} // closed when Drain is called
@@ -114,7 +116,7 @@ func (b *Bridge) Status() Status {
 	s := Status{
 		Sink: b.o.Sink.Status(), Acked: b.stats.acked.Load(), Rows: b.stats.rows.Load(), Messages: b.stats.messages.Load(),
 		Bytes: b.stats.bytes.Load(), Acks: b.stats.acks.Load(), Failures: b.stats.failures.Load(), Epochs: b.stats.epochs.Load(),
-		Hidden: b.stats.hidden.Load(), Bugs: bugs.Load(),
+		Hidden: b.stats.hidden.Load(), Oversize: b.stats.oversize.Load(), Bugs: bugs.Load(),
 	}
 	b.mu.Lock()
 	s.State, s.Err, s.Epoch, s.Offset = b.state, b.err, b.saved.Epoch, b.saved.Offset
@@ -326,7 +328,7 @@ func (b *Bridge) load(ctx context.Context) error {
 	case st.Fingerprint != b.fingerprint:
 		was := *st
 		st.next(b.fingerprint)
-		clear(st.Partitions) // of the topics of other routes, perhaps; those in use are learned again
+		st.forget() // topics of other routes, perhaps; those in use are learned again
 		b.stats.epochs.Add(1)
 		again := "what was sent after the cursor is sent again under new numbers"
 		if b.stateful != nil && st.Sink != nil && was.Fingerprint != MovedFingerprint {
@@ -336,7 +338,7 @@ func (b *Bridge) load(ctx context.Context) error {
 			"old_epoch", was.Epoch, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
 		err = b.adopt(ctx, st)
 	case fresh:
-		clear(st.Partitions) // the sink learns its topics anew, and so do we
+		st.forget() // the sink learns its topics anew, and so do we
 		err = b.adopt(ctx, st)
 	default:
 		b.mu.Lock()
@@ -409,8 +411,9 @@ func (b *Bridge) repartition(ctx context.Context, re *repartitionError) error {
 		if _, err := b.stateful.Restore(ctx, b.stateful.AppendState(nil), sink.Changed); err != nil {
 			return err
 		}
-		clear(st.Partitions) // learned again, as the sink does
+		st.forget() // learned again, as the sink does
 	} else {
+		clear(st.Limits)
 		st.Partitions[re.topic] = re.now
 	}
 	st.next(b.fingerprint)

@@ -253,15 +253,18 @@ func (x *encoder) rows(e *event.Event, p *plan) error {
 // change writes the messages of one row change.
 func (x *encoder) change(r *event.Row, p *plan) error {
 	x.seq, x.row = nil, nil
+	if err := x.barred(r.Event, r.Ordinal); err != nil {
+		return err
+	}
 	if r.Op != event.Update || len(p.key) == 0 {
-		return x.messages(r, p, 0)
+		return x.messages(r, p)
 	}
 	changed, err := x.keyChanged(r, p)
 	if err != nil {
 		return err
 	}
 	if !changed || x.b.o.KeyChange == UpdateKeyChange {
-		return x.messages(r, p, 0)
+		return x.messages(r, p)
 	}
 	// Columns with other bytes may still make the same key.
 	x.old = event.Row{Event: r.Event, Table: r.Table, Op: event.Delete, Before: r.Before, Ordinal: r.Ordinal, Index: r.Index}
@@ -277,7 +280,8 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	}
 	if bytes.Equal(oldKey, newKey) {
 		x.s.buf = append(x.s.buf[:start], newKey...)
-		return x.message(r, p, x.s.buf[start:len(x.s.buf):len(x.s.buf)], 0)
+		_, err := x.message(r, p, x.s.buf[start:len(x.s.buf):len(x.s.buf)], 0)
+		return err
 	}
 	for i := range x.new.After {
 		if x.new.After[i].IsAbsent() {
@@ -286,15 +290,17 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 		}
 	}
 	// I4: the old key's last message and the new key's first, in this order.
-	if err := x.message(&x.old, p, oldKey, 0); err != nil {
+	sub, err := x.message(&x.old, p, oldKey, 0)
+	if err != nil {
 		return err
 	}
-	sub := uint16(1)
 	if x.b.o.Tombstones {
-		x.tombstone(&x.old, p, oldKey, sub)
-		sub++
+		if sub, err = x.tombstone(&x.old, p, oldKey, sub); err != nil {
+			return err
+		}
 	}
-	return x.message(&x.new, p, newKey, sub)
+	_, err = x.message(&x.new, p, newKey, sub)
+	return err
 }
 
 // keyChanged says whether an update changes key columns. A column that the after image lacks, as
@@ -326,18 +332,16 @@ func (x *encoder) complete(r *event.Row) []event.Value {
 }
 
 // messages writes the message of a row change that needs no split, and its tombstone.
-func (x *encoder) messages(r *event.Row, p *plan, sub uint16) error {
+func (x *encoder) messages(r *event.Row, p *plan) error {
 	key, err := x.key(r, p)
 	if err != nil {
 		return err
 	}
-	if err := x.message(r, p, key, sub); err != nil {
-		return err
+	sub, err := x.message(r, p, key, 0)
+	if err == nil && x.b.o.Tombstones && r.Op == event.Delete && len(p.key) > 0 {
+		_, err = x.tombstone(r, p, key, sub)
 	}
-	if x.b.o.Tombstones && r.Op == event.Delete && len(p.key) > 0 {
-		x.tombstone(r, p, key, sub+1)
-	}
-	return nil
+	return err
 }
 
 // key writes the message key of a row; nil: it has none.
@@ -360,68 +364,53 @@ func (x *encoder) key(r *event.Row, p *plan) ([]byte, error) {
 	return buf[start:len(buf):len(buf)], nil
 }
 
-// message writes one message of a row.
-func (x *encoder) message(r *event.Row, p *plan, key []byte, sub uint16) error {
+// message writes the message of a row, which may be several if it is large, and returns the next sub-index.
+func (x *encoder) message(r *event.Row, p *plan, key []byte, sub uint16) (next uint16, err error) {
 	start := len(x.s.buf)
 	buf, err := x.b.o.Codec.AppendRow(x.s.buf, r)
 	if err != nil {
-		return stopAt(r.Event, fmt.Errorf("message value: %w", err), "see the error; choose another codec or exclude the table from the sink")
+		return 0, stopAt(r.Event, fmt.Errorf("message value: %w", err), "see the error; choose another codec or exclude the table from the sink")
 	}
 	x.s.buf = buf
-	x.add(r, p, key, buf[start:len(buf):len(buf)], sub)
-	return nil
+	return x.send(&outgoing{e: r.Event, r: r, p: p, to: &p.to, op: operation(r), key: key, from: start, until: len(buf), sub: sub})
 }
 
-func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16) {
-	x.add(r, p, key, nil, sub)
-}
-
-func (x *encoder) add(r *event.Row, p *plan, key, value []byte, sub uint16) {
-	part := p.home
-	if len(p.key) > 0 {
-		// I4, I5: the key's bytes and the pinned count alone decide, as ordinary producers would.
-		part = partition(key, p.partitions)
+// tombstone writes a message with a key and no value, and returns the next sub-index.
+func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16) (next uint16, err error) {
+	o := outgoing{e: r.Event, r: r, p: p, to: &p.to, op: operation(r), key: key, sub: sub}
+	if sub > maxSub {
+		return 0, x.tooLarge(&o, len(key), fmt.Sprintf(": a change has at most %d messages", maxSub+1), "exclude the table")
 	}
-	seq := r.Ordinal + x.session.offset
-	var op []byte
+	m := x.put(&o, o.to, nil, sub, sink.Header{})
+	if size := m.Framed(); o.to.limit > 0 && size > o.to.limit {
+		return 0, x.tooLarge(&o, size, ": the key alone is too large", "exclude the table")
+	}
+	return sub + 1, nil
+}
+
+func operation(r *event.Row) []byte {
 	switch r.Op {
 	case event.Insert:
-		op = opInsert
+		return opInsert
 	case event.Update:
-		op = opUpdate
-	default:
-		op = opDelete
+		return opUpdate
 	}
-	headers := x.headers(r.Event, p, op, seq, r.Index, sub)
-	s := x.s
-	s.msgs = append(s.msgs, sink.Message{
-		Topic: p.topic, Partition: part, SubIndex: sub, Sequence: seq, Time: r.Event.Txn.Time / 1000,
-		Key: key, Value: value, Headers: headers, Owner: s,
-	})
-	s.payload += int64(s.msgs[len(s.msgs)-1].Size())
+	return opDelete
 }
 
 func (x *encoder) ddl(e *event.Event) error {
 	x.seq, x.row = nil, nil
+	if err := x.barred(e, e.Ordinal); err != nil {
+		return err
+	}
 	start := len(x.s.buf)
 	buf, err := x.b.o.Codec.AppendDDL(x.s.buf, e)
 	if err != nil {
 		return stopAt(e, fmt.Errorf("message value of a DDL statement: %w", err), "see the error; choose another codec or remove ddl_topic")
 	}
 	x.s.buf = buf
-	seq := e.Ordinal + x.session.offset
-	headers := x.headers(e, nil, opDDL, seq, 0, 0)
-	part := int32(0)
-	if x.b.ddlPartitions.Load() <= 0 {
-		part = -1
-	}
-	s := x.s
-	s.msgs = append(s.msgs, sink.Message{
-		Topic: x.b.c.ddlTopic, Partition: part, Sequence: seq, Time: e.Txn.Time / 1000,
-		Value: buf[start:len(buf):len(buf)], Headers: headers, Owner: s,
-	})
-	s.payload += int64(s.msgs[len(s.msgs)-1].Size())
-	return nil
+	_, err = x.send(&outgoing{e: e, to: x.b.ddlTo.Load(), op: opDDL, from: start, until: len(buf)})
+	return err
 }
 
 var (

@@ -17,7 +17,7 @@ func encodeAll(t *testing.T, b *Bridge, events []*event.Event) ([]*record, error
 	t.Helper()
 	b.saved = State{Version: 1, Epoch: 4, Offset: 1000, Partitions: map[string]int32{}}
 	s := newSession(b)
-	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]int32{}, pin: b.pin, count: b.o.Sink.Partitions}
+	p := b.planner()
 	c := s.chunk(s.ledger.begin(1, 1, 1))
 	for _, e := range events {
 		switch e.Kind {
@@ -28,11 +28,11 @@ func encodeAll(t *testing.T, b *Bridge, events []*event.Event) ([]*record, error
 			}
 			c.parts = append(c.parts, part{e, pl})
 		case event.DDL:
-			n, err := p.resolve(context.Background(), "ddl")
+			to, err := p.resolve(context.Background(), "ddl", b.o.MaxMessageBytes)
 			if err != nil {
 				return nil, err
 			}
-			b.ddlPartitions.Store(n)
+			b.ddlTo.Store(&to)
 			c.parts = append(c.parts, part{e, nil})
 		}
 	}
@@ -307,7 +307,7 @@ func TestBigEventIsCutI9(t *testing.T) {
 	b := testBridge(t, nil)
 	b.saved = State{Partitions: map[string]int32{}}
 	s := newSession(b)
-	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]int32{}, pin: b.pin, count: b.o.Sink.Partitions}
+	p := b.planner()
 	pl, err := p.of(context.Background(), h.events[1].Table)
 	if err != nil {
 		t.Fatal(err)

@@ -124,6 +124,11 @@ type Options struct {
 	KeyChange  KeyChange    //
 	Tombstones bool         // a delete with a key is followed by a message with that key and no value, for compacted topics
 
+	// What becomes of a message above the limit. The limit, and with it Headers, is part of the fingerprint unless Oversize is StopOversize.
+	Oversize        Oversize
+	MaxMessageBytes int    // limit on sink.Message.Framed; 0: the topic's own as it is when a topic is first used in an epoch
+	DeadLetterTopic string // DeadLetterOversize: template as Topic, of the topics that take what does not fit into the others
+
 	Names Names // what the broker allows as a topic's name
 
 	// Headers names what travels with a message; nil means DefaultHeaders, empty none. Values are text, numbers
@@ -198,6 +203,7 @@ func (o *Options) complete() (*compiled, error) {
 			c.ddlTopic, _ = r.topic("", "")
 		}
 	}
+	o.completeOversize(c, fault)
 	if o.Key > NoKey {
 		fault("key: unknown choice %d", o.Key)
 	}
@@ -214,11 +220,7 @@ func (o *Options) complete() (*compiled, error) {
 		}
 		c.keys = append(c.keys, keyRule{f, k.Columns})
 	}
-	names := o.Headers
-	if names == nil {
-		names = DefaultHeaders
-	}
-	if c.headers, err = parseHeaders(names); err != nil {
+	if c.headers, err = parseHeaders(o.headers()); err != nil {
 		faults = append(faults, err)
 	}
 	c.commitTime = slices.Contains(c.headers, headerCommitTime)
@@ -226,6 +228,14 @@ func (o *Options) complete() (*compiled, error) {
 		return nil, fmt.Errorf("bridge: %w", errors.Join(faults...))
 	}
 	return c, nil
+}
+
+// headers returns the names of the headers that travel with a message.
+func (o *Options) headers() []string {
+	if o.Headers == nil {
+		return DefaultHeaders
+	}
+	return o.Headers
 }
 
 func defaults[T int | int64 | time.Duration](v *T, d T) {
@@ -238,6 +248,7 @@ func defaults[T int | int64 | time.Duration](v *T, d T) {
 type compiled struct {
 	topics   *router
 	ddlTopic string
+	dead     *router // DeadLetterOversize; else nil
 	keys     []keyRule
 	headers  []header
 

@@ -11,15 +11,22 @@ import (
 // plan is everything that one table's rows have in common. It is immutable and
 // shared by the goroutines that encode.
 type plan struct {
-	table      *event.Table
+	table     *event.Table
+	to        target
+	dead      *target // where the whole of a message goes that is too large for to; nil: nowhere
+	key       []int   // indexes of the key columns; nil: none, or not used
+	rule      Key
+	name      []byte // "schema.table"
+	schema    []byte
+	tableName []byte
+}
+
+// target is a topic that messages go to.
+type target struct {
 	topic      string
-	partitions int32 // of topic; 0: the sink has none
-	key        []int // indexes of the key columns; nil: none, or not used
-	rule       Key
-	name       []byte // "schema.table"
-	home       int32  // partition of rows without key
-	schema     []byte
-	tableName  []byte
+	partitions int32 // 0: the sink has none
+	home       int32 // partition of rows without key
+	limit      int   // largest sink.Message.Framed; 0: none that is decided by
 }
 
 // maxPlans bounds the bytes of the plans kept and of their tables (I9). A server with more tables in use than that
@@ -33,9 +40,10 @@ type planner struct {
 	plans map[*event.Table]*plan
 	size  int // bytes of plans
 	last  *plan
-	pins  map[string]int32                                   // topics resolved in this session
+	pins  map[string]target                                  // topics resolved in this session, without home
 	pin   func(topic string, n int32) error                  // remembers a topic's number in the state, or reports that it changed
 	count func(ctx context.Context, t string) (int32, error) // asks the sink
+	limit func(ctx context.Context, t string) (int, error)   // returns the topic's limit, as remembered in the state; nil: nothing is decided by it
 }
 
 // of returns the plan of a table. It may wait for the broker, until ctx ends.
@@ -49,7 +57,7 @@ func (p *planner) of(ctx context.Context, t *event.Table) (*plan, error) {
 		if pl, err = p.make(ctx, t); err != nil {
 			return nil, err
 		}
-		size := t.Memory() + len(pl.topic) + 2*len(pl.name) + 256
+		size := t.Memory() + len(pl.to.topic) + 2*len(pl.name) + 256
 		if p.size+size > maxPlans {
 			clear(p.plans)
 			p.size = 0
@@ -68,7 +76,7 @@ func (p *planner) make(ctx context.Context, t *event.Table) (*plan, error) {
 		return nil, &StopError{Table: name, Err: err,
 			Remedy: "change the sink's topic template so that it does not use the offending name, or exclude the table from the sink"}
 	}
-	pl := &plan{table: t, topic: topic, rule: p.o.Key, name: []byte(name), schema: []byte(t.Schema), tableName: []byte(t.Name)}
+	pl := &plan{table: t, rule: p.o.Key, name: []byte(name), schema: []byte(t.Schema), tableName: []byte(t.Name)}
 	if pl.rule == PrimaryKey {
 		pl.key = t.Key
 	}
@@ -87,28 +95,39 @@ func (p *planner) make(ctx context.Context, t *event.Table) (*plan, error) {
 		}
 		break
 	}
-	if pl.partitions, err = p.resolve(ctx, topic); err != nil {
+	if pl.to, err = p.resolve(ctx, topic, p.o.MaxMessageBytes); err != nil {
 		return nil, err
 	}
 	// I5: a row without key takes its table as partition key.
-	pl.home = partition(pl.name, pl.partitions)
+	pl.to.home = partition(pl.name, pl.to.partitions)
+	if p.c.dead != nil {
+		if pl.dead, err = p.deadLetters(ctx, pl); err != nil {
+			return nil, err
+		}
+	}
 	return pl, nil
 }
 
-// resolve returns the number of partitions of a topic, which stays what it is.
-func (p *planner) resolve(ctx context.Context, topic string) (int32, error) {
-	if n, ok := p.pins[topic]; ok {
-		return n, nil
+// resolve returns what is known of a topic, which stays what it is. limit is its limit, if not 0.
+func (p *planner) resolve(ctx context.Context, topic string, limit int) (target, error) {
+	if t, ok := p.pins[topic]; ok {
+		return t, nil
 	}
 	n, err := p.count(ctx, topic)
 	if err != nil {
-		return 0, fmt.Errorf("topic %s: %w", topic, err)
+		return target{}, fmt.Errorf("topic %s: %w", topic, err)
 	}
 	if err := p.pin(topic, n); err != nil {
-		return 0, err
+		return target{}, err
 	}
-	p.pins[topic] = n
-	return n, nil
+	if limit == 0 && p.limit != nil {
+		if limit, err = p.limit(ctx, topic); err != nil {
+			return target{}, fmt.Errorf("topic %s: its limit: %w", topic, err)
+		}
+	}
+	t := target{topic: topic, partitions: n, limit: limit}
+	p.pins[topic] = t
+	return t, nil
 }
 
 func columnIndex(t *event.Table, name string) int {

@@ -75,6 +75,7 @@ func signal(c chan struct{}) {
 
 // messageFailed: one layer failing fails the batch, and with it the session.
 func (s *session) messageFailed(m *sink.Message, err error) {
+	s.b.refuse(err, s.offset)
 	select {
 	case <-s.failed:
 		return
@@ -150,7 +151,7 @@ func (s *session) run(soft, hard context.Context) error {
 // their chunks. It ends when intake ends, or with a chunk that carries an error.
 func (s *session) pull(intake, ctx context.Context) {
 	b := s.b
-	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]int32{}, pin: b.pin, count: b.o.Sink.Partitions}
+	p := b.planner()
 	size := server.Size{Events: b.o.BatchEvents, Bytes: b.o.BatchBytes}
 	var pause backoff
 	for {
@@ -252,11 +253,11 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 				s.b.stats.hidden.Add(1)
 				continue
 			}
-			n, err := p.resolve(intake, s.b.c.ddlTopic)
+			to, err := p.resolve(intake, s.b.c.ddlTopic, s.b.o.MaxMessageBytes)
 			if err != nil {
 				return s.stuck(intake, ctx, c, e, err)
 			}
-			s.b.ddlPartitions.Store(n)
+			s.b.ddlTo.Store(&to)
 		default:
 			continue
 		}
@@ -476,6 +477,7 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 		sl.drop(int64(n - accepted))
 	}
 	if err != nil {
+		s.b.refuse(err, s.offset)
 		return fmt.Errorf("publish: %w", err)
 	}
 	return nil

@@ -37,6 +37,7 @@ type State struct {
 	Offset      int64            `json:"offset"`               // sequence = ordinal + Offset
 	Fingerprint string           `json:"fingerprint"`          // of the options under which the messages up to the cursor were sent
 	Partitions  map[string]int32 `json:"partitions,omitempty"` // of each topic used since; part of the fingerprint
+	Limits      map[string]int   `json:"limits,omitempty"`     // largest message of each topic as it was then, where Options.Oversize asks for it; likewise
 	Sink        []byte           `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
 }
 
@@ -95,7 +96,17 @@ func (s *State) clone() *State {
 	if c.Partitions == nil {
 		c.Partitions = map[string]int32{}
 	}
+	c.Limits = maps.Clone(s.Limits)
+	if c.Limits == nil {
+		c.Limits = map[string]int{}
+	}
 	return &c
+}
+
+// forget lets go of what the state knows of topics, at the beginning of an epoch.
+func (s *State) forget() {
+	clear(s.Partitions)
+	clear(s.Limits)
 }
 
 // next begins an epoch: I5: no number that may have been sent is used again.
@@ -133,5 +144,10 @@ func (o *Options) fingerprint() string {
 	}
 	field("key change", o.KeyChange.String())
 	field("tombstones", fmt.Sprint(o.Tombstones))
+	if o.Oversize != StopOversize {
+		// What the headers take decides too how many messages a large row becomes.
+		field("oversize", o.Oversize.String(), fmt.Sprint(o.MaxMessageBytes), o.DeadLetterTopic)
+		field("headers", o.headers()...)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

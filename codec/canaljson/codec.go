@@ -70,7 +70,10 @@ var types = [...][]byte{
 // AppendRow implements [codec.Codec]. An after image without all columns is
 // completed from the before image where that holds them; what neither holds is
 // left out of data.
-func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
+func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) { return c.appendRow(dst, r, nil) }
+
+// appendRow notes in spans where the values stand.
+func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte, error) {
 	if r.Op < event.Insert || r.Op > event.Delete {
 		return nil, fmt.Errorf("canal-json: table %s.%s: unknown operation %d", r.Table.Schema, r.Table.Name, r.Op)
 	}
@@ -99,12 +102,14 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 		col := &p.columns[i]
 		dst = append(dst, col.name[skip:]...)
 		skip = 0
+		at := len(dst)
 		if col.encoding == utf8 && !v.IsNull() {
 			dst = jsontext.AppendString(dst, v.Raw())
-			continue
-		}
-		if dst, err = c.appendValue(dst, v, col.encoding); err != nil {
+		} else if dst, err = c.appendValue(dst, v, col.encoding); err != nil {
 			return nil, wrap(r, err)
+		}
+		if spans != nil {
+			spans.Add(i, v, at, len(dst))
 		}
 	}
 	dst = append(dst, p.database...)
@@ -123,8 +128,12 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 			col := &p.columns[i]
 			dst = append(dst, col.name[skip:]...)
 			skip = 0
+			at := len(dst)
 			if dst, err = c.appendValue(dst, before, col.encoding); err != nil {
 				return nil, wrap(r, err)
+			}
+			if spans != nil {
+				spans.Add(i, before, at, len(dst))
 			}
 		}
 		dst = append(dst, `}]`...)
@@ -229,6 +238,10 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 // AppendDDL implements [codec.Codec].
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	h := statement.Parse(e.Raw)
+	return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+}
+
+func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
 	schema, table := h.Schema, h.Name
 	if h.Object == statement.Table && h.Verb == statement.Rename {
 		// As Canal: the rows that follow carry the new name.
@@ -244,14 +257,14 @@ func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	dst = appendGTID(dst, e)
 	dst = strconv.AppendInt(dst, e.Ordinal, 10)
 	dst = append(dst, `,"isDdl":true,"mysqlType":null,"old":null,"pkNames":null,"sql":`...)
-	dst = jsontext.AppendString(dst, statement.Redacted(e.Raw, h))
+	dst = jsontext.AppendString(dst, sql)
 	dst = append(dst, `,"sqlType":null,"table":`...)
 	dst = jsontext.AppendString(dst, []byte(table))
 	dst = append(dst, `,"ts":`...)
 	dst = strconv.AppendInt(dst, commitTime(e), 10)
 	dst = append(dst, `,"type":"`...)
 	dst = append(dst, ddlType(h)...)
-	return append(dst, `"}`...), nil
+	return append(dst, `"}`...)
 }
 
 // ddlType is Canal's EventType of the statement.

@@ -67,7 +67,10 @@ func New(o Options) (*Codec, error) {
 // AppendRow implements [codec.Codec]. An after image without all columns is
 // completed from the before image where that holds them; what neither holds is
 // left out of data.
-func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
+func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) { return c.appendRow(dst, r, nil) }
+
+// appendRow notes in spans where the values stand.
+func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte, error) {
 	if r.Op < event.Insert || r.Op > event.Delete {
 		return nil, fmt.Errorf("maxwell: table %s.%s: unknown operation %d", r.Table.Schema, r.Table.Name, r.Op)
 	}
@@ -116,8 +119,12 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 				continue
 			}
 		}
+		at := len(dst) + len(p.columns[i].name) - skip
 		if dst, skip, err = c.appendField(dst, v, &p.columns[i], skip); err != nil {
 			return nil, wrap(r, err)
+		}
+		if spans != nil {
+			spans.Add(i, v, at, len(dst))
 		}
 	}
 	dst = append(dst, '}')
@@ -129,8 +136,12 @@ func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 			if before.IsAbsent() || values[i].IsAbsent() || before.Equal(values[i]) {
 				continue
 			}
+			at := len(dst) + len(p.columns[i].name) - skip
 			if dst, skip, err = c.appendField(dst, before, &p.columns[i], skip); err != nil {
 				return nil, wrap(r, err)
+			}
+			if spans != nil {
+				spans.Add(i, before, at, len(dst))
 			}
 		}
 		dst = append(dst, '}')
@@ -399,6 +410,10 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 // understood in full, are left out, and table where the statement names several.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	h := statement.Parse(e.Raw)
+	return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+}
+
+func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
 	dst = append(dst, `{"type":"`...)
 	dst = append(dst, ddlType(h)...)
 	dst = append(dst, `","database":`...)
@@ -414,7 +429,7 @@ func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	dst = append(dst, `,"ts":`...)
 	dst = strconv.AppendInt(dst, e.Time/1000, 10)
 	dst = append(dst, `,"sql":`...)
-	dst = jsontext.AppendString(dst, statement.Redacted(e.Raw, h))
+	dst = jsontext.AppendString(dst, sql)
 	if c.BinlogPosition {
 		dst = append(dst, `,"position":`...)
 		dst = jsontext.AppendString(dst, []byte(e.File))
@@ -425,7 +440,7 @@ func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	if c.GTIDPosition {
 		dst = appendGTID(dst, e)
 	}
-	return append(dst, '}'), nil
+	return append(dst, '}')
 }
 
 // ddlType is Maxwell's type of the statement. It has none for TRUNCATE, which

@@ -1,0 +1,51 @@
+package canaljson
+
+import (
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/statement"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/jsontext"
+)
+
+var _ codec.Stubber = (*Codec)(nil)
+
+// AppendStub implements [codec.Stubber]: the digest stands in the place of the column's text or, encoded as the
+// column's bytes would be, of its bytes.
+func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byte, error) {
+	at, spans := len(dst), codec.NewSpans(r.Table, key)
+	dst, err := c.appendRow(dst, r, spans)
+	if err != nil {
+		return nil, err
+	}
+	p := c.plans.Get(r.Table)
+	dst, err = spans.Cut(dst, at, room, func(s *codec.Span) ([]byte, error) {
+		switch p.columns[s.Column].encoding {
+		case utf8:
+			return jsontext.AppendString(nil, codec.Digest(s.Value.Raw())), nil
+		case raw:
+			return c.appendBytes(nil, codec.Digest(s.Value.Raw())), nil
+		case text, padded:
+			content, err := s.Value.AppendText(nil)
+			if err != nil {
+				return nil, err
+			}
+			if p.columns[s.Column].encoding == text {
+				return jsontext.AppendString(nil, codec.Digest(content)), nil
+			}
+			return c.appendBytes(nil, codec.Digest(content)), nil
+		}
+		return nil, nil // numbers and dates are never large
+	})
+	if err != nil {
+		return nil, wrap(r, err)
+	}
+	return dst, nil
+}
+
+// AppendDDLStub implements [codec.Stubber].
+func (c *Codec) AppendDDLStub(dst []byte, e *event.Event, room int) ([]byte, error) {
+	h := statement.Parse(e.Raw)
+	at := len(dst)
+	dst = c.appendDDL(dst, e, h, codec.DigestComment(statement.Redacted(e.Raw, h)))
+	return codec.Fits(dst, at, room)
+}

@@ -1,0 +1,55 @@
+package maxwell
+
+import (
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/statement"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/jsontext"
+)
+
+var _ codec.Stubber = (*Codec)(nil)
+
+// AppendStub implements [codec.Stubber]: the digest stands as the column's text, in base64 as its bytes, or
+// nested as its document. In the place of a geometry it is a string that is no WKT.
+func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byte, error) {
+	at, spans := len(dst), codec.NewSpans(r.Table, key)
+	dst, err := c.appendRow(dst, r, spans)
+	if err != nil {
+		return nil, err
+	}
+	p := c.plans.Get(r.Table)
+	dst, err = spans.Cut(dst, at, room, func(s *codec.Span) ([]byte, error) {
+		encoding := p.columns[s.Column].encoding
+		content := s.Value.Raw()
+		switch encoding {
+		case utf8, raw, geometry:
+		case text, padded, document, likely:
+			var err error
+			if content, err = s.Value.AppendText(nil); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, nil // numbers and dates are never large
+		}
+		digest := codec.Digest(content)
+		switch encoding {
+		case raw, padded:
+			return jsontext.AppendBase64(nil, digest), nil
+		case document, likely:
+			return digest, nil
+		}
+		return jsontext.AppendString(nil, digest), nil
+	})
+	if err != nil {
+		return nil, wrap(r, err)
+	}
+	return dst, nil
+}
+
+// AppendDDLStub implements [codec.Stubber].
+func (c *Codec) AppendDDLStub(dst []byte, e *event.Event, room int) ([]byte, error) {
+	h := statement.Parse(e.Raw)
+	at := len(dst)
+	dst = c.appendDDL(dst, e, h, codec.DigestComment(statement.Redacted(e.Raw, h)))
+	return codec.Fits(dst, at, room)
+}
