@@ -32,8 +32,8 @@ const (
 	funds    = 1000
 )
 
-// create makes the tables and their first rows, which belong to the history.
-func create(c *client.Conn, schema string, h *history) error {
+// create makes the tables, which are empty.
+func create(c *client.Conn, schema string) error {
 	for _, q := range []string{
 		"CREATE TABLE `" + schema + "`.accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL, tag BIGINT NOT NULL)",
 		"CREATE TABLE `" + schema + "`.ledger (id BIGINT PRIMARY KEY, src INT NOT NULL, dst INT NOT NULL, amount BIGINT NOT NULL, note VARCHAR(100) NOT NULL, tag BIGINT NOT NULL)",
