@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,8 +67,10 @@ type Bridge struct {
 	o           Options
 	c           *compiled
 	destination []byte
+	recipe      *Recipe
 	fingerprint string
 	stateful    sink.Stateful // Options.Sink, if it keeps state
+	drains      bool          // it makes sure by itself that a change of configuration leaves nothing to be replayed
 
 	stats   stats
 	ddlTo   atomic.Pointer[target]  // where DDL statements go
@@ -92,7 +96,10 @@ type Bridge struct {
 	text    []byte // saved without the sink's state, encoded, at version textOf
 	textOf  int64
 
-	mark int64 // of the batch being acknowledged; guarded by the session's ackMu
+	dirty bool // messages after the cursor that was loaded may be stored, under the numbers and partitions of saved
+
+	mark  int64 // of the batch being acknowledged; guarded by the session's ackMu
+	whole bool  // nothing is stored that is not acknowledged; the run's own
 }
 
 // New checks the options and returns a bridge. An error names every fault.
@@ -102,10 +109,12 @@ func New(o Options) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bridge{o: o, c: c, destination: []byte(o.Destination), fingerprint: o.fingerprint(),
+	b := &Bridge{o: o, c: c, destination: []byte(o.Destination), recipe: o.recipe(), fingerprint: o.fingerprint(),
 		drain: make(chan struct{}), ended: make(chan struct{})}
 	if s, ok := o.Sink.(sink.Stateful); ok && s.KeepsState() {
 		b.stateful = s
+		_, forgets := s.(sink.Forgetful)
+		b.drains = !forgets
 	}
 	b.cut, b.cutNow = context.WithCancel(context.Background())
 	return b, nil
@@ -275,7 +284,7 @@ func (b *Bridge) run(soft, hard context.Context) error {
 			return ErrDrain
 		}
 		var re *repartitionError
-		if errors.As(err, &re) {
+		if errors.As(err, &re) && b.whole {
 			if err = b.repartition(soft, re); err == nil {
 				continue
 			}
@@ -313,32 +322,55 @@ func (b *Bridge) load(ctx context.Context) error {
 	if err != nil {
 		return &StopError{Err: err, Remedy: "run the version that wrote it, or set the cursor anew (binlogmq cursor set), which begins a new epoch"}
 	}
+	changed := st != nil && st.Fingerprint != b.fingerprint
+	if changed && st.Fingerprint != MovedFingerprint && !st.Clean && !b.drains && b.o.Exact {
+		// I5: the broker would not recognise under new numbers what is stored.
+		return &StopError{Err: ErrUnfinished, Remedy: unfinishedRemedy}
+	}
+	var grown *repartitionError
+	if st != nil && !changed && st.Clean {
+		if grown, err = b.grown(ctx, st); err != nil {
+			return err
+		}
+		changed = grown != nil
+	}
 	// A sink may refuse to go on with a changed configuration; then nothing has changed.
-	fresh, err := b.restore(ctx, st)
+	fresh, err := b.restore(ctx, st, changed)
 	if err != nil {
 		return err
 	}
 	killpoint.Hit("bridge.restored")
+	clean := st == nil || st.Clean
 	switch {
 	case st == nil:
 		// I5: a cursor that was lost may have used numbers, which a broker that deduplicates would drop in silence.
 		st = NewState(b.o.Born)
-		st.Fingerprint = b.fingerprint
+		st.follow(b.recipe)
 		err = b.adopt(ctx, st)
-	case st.Fingerprint != b.fingerprint:
+	case changed:
 		was := *st
-		st.next(b.fingerprint)
+		st.next(b.recipe)
 		st.forget() // topics of other routes, perhaps; those in use are learned again
 		b.stats.epochs.Add(1)
 		again := "what was sent after the cursor is sent again under new numbers"
-		if b.stateful != nil && st.Sink != nil && was.Fingerprint != MovedFingerprint {
+		if was.Clean || b.drains && st.Sink != nil && was.Fingerprint != MovedFingerprint {
 			again = "nothing was sent after the cursor"
 		}
-		b.o.Logger.Warn("the sink's configuration changed, or its cursor was moved: a new epoch begins; "+again,
+		why := "the sink's configuration changed, or its cursor was moved"
+		if grown != nil {
+			why = grown.Error()
+		}
+		b.o.Logger.Warn(why+": a new epoch begins; "+again,
 			"old_epoch", was.Epoch, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
+		clean = true
 		err = b.adopt(ctx, st)
 	case fresh:
 		st.forget() // the sink learns its topics anew, and so do we
+		clean = true
+		st.follow(b.recipe)
+		err = b.adopt(ctx, st)
+	case st.Clean || st.Recipe == nil:
+		st.follow(b.recipe) // before anything is sent that the mark would deny
 		err = b.adopt(ctx, st)
 	default:
 		b.mu.Lock()
@@ -349,13 +381,16 @@ func (b *Bridge) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	b.dirty = !clean
+	b.mu.Unlock()
 	b.stats.acked.Store(cursor.Last())
 	return nil
 }
 
 // restore gives the sink the state that the cursor has for it; st is nil where the cursor
 // has none. fresh says that the state must be saved before anything is published.
-func (b *Bridge) restore(ctx context.Context, st *State) (fresh bool, err error) {
+func (b *Bridge) restore(ctx context.Context, st *State, changed bool) (fresh bool, err error) {
 	if b.stateful == nil {
 		// What another kind of delivery counted would not count what this one sends.
 		return st != nil && len(st.Sink) > 0, nil
@@ -364,11 +399,10 @@ func (b *Bridge) restore(ctx context.Context, st *State) (fresh bool, err error)
 	how := sink.Same
 	if st != nil {
 		state = st.Sink
-		switch st.Fingerprint {
-		case b.fingerprint:
-		case MovedFingerprint:
+		switch {
+		case st.Fingerprint == MovedFingerprint:
 			how = sink.Moved
-		default:
+		case changed:
 			how = sink.Changed
 		}
 	}
@@ -416,7 +450,7 @@ func (b *Bridge) repartition(ctx context.Context, re *repartitionError) error {
 		clear(st.Limits)
 		st.Partitions[re.topic] = re.now
 	}
-	st.next(b.fingerprint)
+	st.next(b.recipe)
 	if err := b.adopt(ctx, st); err != nil {
 		return err
 	}
@@ -555,8 +589,12 @@ func (b *Bridge) hold(soft, hard context.Context) error {
 	b.mu.Lock()
 	b.session = s
 	b.mu.Unlock()
+	b.whole = false
 	err := s.run(soft, hard)
 	if err == nil {
+		if s.whole() {
+			b.stoppedClean(hard)
+		}
 		return nil
 	}
 	if b.settles(err) {
@@ -568,11 +606,101 @@ func (b *Bridge) hold(soft, hard context.Context) error {
 			b.o.Logger.Warn("not everything before the stop is confirmed", "error", ferr)
 		}
 	}
-	if rerr := b.reset(s, hard); rerr != nil {
+	var at *heldError
+	errors.As(err, &at)
+	if rerr := b.reset(s, hard, at); rerr != nil {
 		return errors.Join(err, rerr)
+	}
+	if b.whole && b.final(err) != nil {
+		b.stoppedClean(hard)
 	}
 	return err
 }
+
+// acknowledgeUpTo acknowledges what was handed out up to an ordinal, in part of a batch, too. No session runs.
+func (b *Bridge) acknowledgeUpTo(ctx context.Context, ordinal int64) error {
+	if b.stateful == nil {
+		return b.o.Client.AckUpTo(ctx, ordinal, nil)
+	}
+	b.mark = b.stateful.Mark()
+	return b.o.Client.AckUpTo(ctx, ordinal, (*lazyState)(b))
+}
+
+// stoppedClean notes in the state that nothing is stored that is not acknowledged. Without it the next start
+// replays, which is only slower.
+func (b *Bridge) stoppedClean(ctx context.Context) {
+	b.mu.Lock()
+	b.saved.Clean = true
+	b.version++
+	text, err := b.encode()
+	b.mu.Unlock()
+	if err == nil {
+		err = b.o.Client.SaveState(ctx, text)
+	}
+	if err != nil {
+		b.o.Logger.Warn("that the sink has stopped in order could not be saved", "error", err)
+	}
+}
+
+// grown returns a topic that has more partitions now than the state says.
+func (b *Bridge) grown(ctx context.Context, st *State) (*repartitionError, error) {
+	r, ok := b.o.Sink.(sink.Recounter)
+	if !ok || len(st.Partitions) == 0 {
+		return nil, nil
+	}
+	more, err := Grown(ctx, r, st)
+	if err != nil || len(more) == 0 {
+		return nil, err
+	}
+	now, err := r.Recount(ctx, more[:1])
+	if err != nil {
+		return nil, err
+	}
+	return &repartitionError{more[0], st.Partitions[more[0]], now[more[0]]}, nil
+}
+
+// Grown returns the topics that have more partitions now than the state says, sorted. To use those
+// begins a new epoch.
+func Grown(ctx context.Context, r sink.Recounter, st *State) ([]string, error) {
+	now, err := r.Recount(ctx, slices.Sorted(maps.Keys(st.Partitions)))
+	if err != nil {
+		return nil, fmt.Errorf("count the partitions of the topics in use: %w", err)
+	}
+	var more []string
+	for topic, was := range st.Partitions {
+		if now[topic] > was {
+			more = append(more, topic)
+		}
+	}
+	slices.Sort(more)
+	return more, nil
+}
+
+// partitions asks the sink for a topic's number of partitions. While what is stored after the cursor is
+// replayed it stays what it was (I5), also when the topic has more by now.
+func (b *Bridge) partitions(ctx context.Context, topic string) (int32, error) {
+	n, err := b.o.Sink.Partitions(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	was, known := b.saved.Partitions[topic]
+	dirty := b.dirty
+	b.mu.Unlock()
+	switch {
+	case !known || !dirty || n == was:
+		return n, nil
+	case n < was:
+		return 0, &StopError{Err: fmt.Errorf("topic %s has %d partitions, not %d as before: it was deleted and created anew", topic, n, was), Remedy: reconcileRemedy}
+	}
+	b.o.Logger.Warn("a topic has more partitions than before; those from before are used until the sink has stopped in order once", "topic", topic, "partitions", n, "used", was)
+	return was, nil
+}
+
+const (
+	unfinishedRemedy = "run the old configuration until it has stopped cleanly (SIGTERM), then change it; or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
+	reconcileRemedy  = "when that is understood, begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold"
+)
 
 // settles reports whether err leaves the sink's session intact.
 func (b *Bridge) settles(err error) bool {
@@ -581,8 +709,8 @@ func (b *Bridge) settles(err error) bool {
 }
 
 // reset ends the sink's session and rolls the server back to the ack pointer,
-// trying for as long as hard allows.
-func (b *Bridge) reset(s *session, hard context.Context) error {
+// trying for as long as hard allows. at is the change that the session stopped before, if that is why it ended.
+func (b *Bridge) reset(s *session, hard context.Context, at *heldError) error {
 	var pause backoff
 	for step := 0; step < 3; {
 		var err error
@@ -593,6 +721,11 @@ func (b *Bridge) reset(s *session, hard context.Context) error {
 			// No completion of the old session follows a Reset; what it told before is counted.
 			if err = s.settled(hard); err == nil {
 				err = s.acknowledge(hard)
+			}
+			if err == nil && at != nil && !s.lost.Load() {
+				// All before the change is confirmed, and nothing from it on was sent: the cursor goes right before it.
+				err = b.acknowledgeUpTo(hard, at.ordinal-1)
+				b.whole = err == nil
 			}
 			if err != nil && hard.Err() == nil {
 				b.o.Logger.Warn("confirmed batches could not be acknowledged; they are sent again", "error", err)

@@ -183,7 +183,7 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 	for i := range c.parts {
 		p := &c.parts[i]
 		if p.e.Kind == event.DDL {
-			stop = x.ddl(p.e)
+			stop = held(x.ddl(p.e), p.e.Ordinal)
 		} else {
 			stop = x.rows(p.e, p.p)
 		}
@@ -230,6 +230,7 @@ func (x *encoder) flush(more bool) error {
 
 func (x *encoder) rows(e *event.Event, p *plan) error {
 	x.sc.Reset(e)
+	next := e.Ordinal + int64(e.Skip)
 	for x.sc.Next() {
 		// Only between row changes: the messages of one change stay together.
 		if len(x.s.buf) >= slabBytes || len(x.s.msgs) >= slabMessages {
@@ -240,12 +241,13 @@ func (x *encoder) rows(e *event.Event, p *plan) error {
 		n, payload := len(x.s.msgs), x.s.payload
 		if err := x.change(x.sc.Row(), p); err != nil {
 			x.s.msgs, x.s.payload = x.s.msgs[:n], payload // no half of a change
-			return err
+			return held(err, next)
 		}
+		next++
 		x.s.rows++
 	}
 	if err := x.sc.Err(); err != nil {
-		return stopAt(e, err, "the row image cannot be read with the table's definition; report it with the binlog event")
+		return held(stopAt(e, err, "the row image cannot be read with the table's definition; report it with the binlog event"), next)
 	}
 	return nil
 }

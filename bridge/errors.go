@@ -73,6 +73,29 @@ func (e *repartitionError) Error() string {
 	return fmt.Sprintf("topic %s has %d partitions now, %d before", e.topic, e.now, e.was)
 }
 
+// heldError says that everything below the ordinal was handed to the sink, and nothing from it on, when the
+// session came to a change that it cannot pass.
+type heldError struct {
+	error
+	ordinal int64
+}
+
+func (e *heldError) Unwrap() error { return e.error }
+
+// held marks an error of the change with the ordinal.
+func held(err error, ordinal int64) error {
+	var stop *StopError
+	var re *repartitionError
+	if errors.As(err, &stop) || errors.As(err, &re) {
+		return &heldError{err, ordinal}
+	}
+	return err
+}
+
+// ErrUnfinished is in the chain of the StopError of a sink whose configuration changed while what was sent after
+// the cursor may be stored already, and was not sent again under the old one first.
+var ErrUnfinished = errors.New("the configuration changed while messages after the cursor may be stored already")
+
 // permanent is how a sink marks an error that no retry mends.
 type permanent interface{ Permanent() bool }
 

@@ -562,6 +562,7 @@ func (fakeClient) GetWithoutAck(ctx context.Context, _ server.Size, _ server.Wai
 }
 func (fakeClient) Ack(context.Context, int64, []byte) error               { return nil }
 func (fakeClient) AckLazy(context.Context, int64, server.LazyState) error { return nil }
+func (fakeClient) AckUpTo(context.Context, int64, server.LazyState) error { return nil }
 func (fakeClient) SaveState(context.Context, []byte) error                { return nil }
 func (fakeClient) Rollback(context.Context) error                         { return nil }
 func (fakeClient) Cursor(context.Context) (event.Cursor, error)           { return event.Cursor{}, nil }

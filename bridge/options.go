@@ -26,6 +26,8 @@ type Client interface {
 	Ack(ctx context.Context, batchID int64, state []byte) error
 	// AckLazy is Ack with a state that is asked for when the cursor is saved.
 	AckLazy(ctx context.Context, batchID int64, state server.LazyState) error
+	// AckUpTo acknowledges all that is handed out up to the ordinal, and makes the rest be handed out again.
+	AckUpTo(ctx context.Context, ordinal int64, state server.LazyState) error
 	// SaveState saves the state with the cursor as it is; it is durable when SaveState returns.
 	SaveState(ctx context.Context, state []byte) error
 	// Rollback makes everything since the last Ack be handed out again.
@@ -59,8 +61,8 @@ func ParseKey(s string) (Key, error) {
 
 // KeyColumns names the key columns of some tables, in key order.
 type KeyColumns struct {
-	Tables  []string // patterns as tablefilter takes them
-	Columns []string
+	Tables  []string `json:"tables"` // patterns as tablefilter takes them
+	Columns []string `json:"columns"`
 }
 
 // KeyChange says what becomes of an update that changes its message's key.
@@ -113,7 +115,8 @@ type Options struct {
 	Sink        sink.Sink
 	Codec       codec.Codec
 
-	// What follows decides which messages a row yields and where they go. All of it is part of the fingerprint.
+	// What follows decides which messages a row yields and where they go. All of it is part of the fingerprint: see Recipe.
+	Delivery   string       // kind of sink and delivery; which sink is to replay what was sent depends on it
 	CodecID    string       // the codec's name and options
 	Tables     []string     // what the destination captures
 	Filter     string       // the subscription's own filter
@@ -128,6 +131,10 @@ type Options struct {
 	Oversize        Oversize
 	MaxMessageBytes int    // limit on sink.Message.Framed; 0: the topic's own as it is when a topic is first used in an epoch
 	DeadLetterTopic string // DeadLetterOversize: template as Topic, of the topics that take what does not fit into the others
+
+	// Exact: the broker recognises a repetition by its number, and whoever reads relies on it. Then the sink stops rather than
+	// begin a new epoch while messages after the cursor may be stored.
+	Exact bool
 
 	Names Names // what the broker allows as a topic's name
 

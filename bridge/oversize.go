@@ -82,7 +82,7 @@ func (o *Options) completeOversize(c *compiled, fault func(string, ...any)) {
 
 // planner returns a planner for a session.
 func (b *Bridge) planner() *planner {
-	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]target{}, pin: b.pin, count: b.o.Sink.Partitions}
+	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]target{}, pin: b.pin, count: b.partitions}
 	if l, ok := b.o.Sink.(sink.Limiter); ok && b.o.Oversize != StopOversize {
 		p.limit = func(ctx context.Context, topic string) (int, error) { return b.pinLimit(ctx, l, topic) }
 	}

@@ -27,6 +27,7 @@ type session struct {
 	once   sync.Once
 	cause  error // set before failed is closed
 
+	lost        atomic.Bool   // a message may be stored without being confirmed
 	chunks      sync.Pool     // of this session: its workers may hold chunks that others use by now
 	encoded     atomic.Int64  // bytes of slabs that are not done
 	outstanding atomic.Int64  // slabs published and not done
@@ -73,8 +74,16 @@ func signal(c chan struct{}) {
 	}
 }
 
+// whole reports whether nothing is stored that is not acknowledged. The session is over.
+func (s *session) whole() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.pending() == 0 && !s.lost.Load()
+}
+
 // messageFailed: one layer failing fails the batch, and with it the session.
 func (s *session) messageFailed(m *sink.Message, err error) {
+	s.lost.Store(true)
 	s.b.refuse(err, s.offset)
 	select {
 	case <-s.failed:
@@ -295,6 +304,7 @@ func (s *session) stuck(intake, ctx context.Context, c *chunk, e *event.Event, e
 	if errors.As(err, &stop) && stop.Position == "" {
 		stop.Position = where(e)
 	}
+	err = held(err, e.Ordinal+int64(e.Skip))
 	if c != nil {
 		if perr := s.savePins(intake); perr != nil {
 			c, err = nil, perr

@@ -2,10 +2,7 @@ package bridge
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,8 +10,8 @@ import (
 )
 
 const (
-	// stateVersion is the version of the layout of State.
-	stateVersion = 1
+	// stateVersion is the version of the layout of State. Version 1 kept no recipe, nor whether the sink had stopped in order.
+	stateVersion = 2
 
 	// countingRule is the version of the rules by which a row yields messages
 	// and messages get their numbers. A change of the rules is a change of the fingerprint.
@@ -37,6 +34,8 @@ type State struct {
 	Offset      int64            `json:"offset"`               // sequence = ordinal + Offset
 	Fingerprint string           `json:"fingerprint"`          // of the options under which the messages up to the cursor were sent
 	Partitions  map[string]int32 `json:"partitions,omitempty"` // of each topic used since; part of the fingerprint
+	Recipe      json.RawMessage  `json:"recipe,omitempty"`     // that Fingerprint is of, for ParseRecipe; none for MovedFingerprint
+	Clean       bool             `json:"clean,omitempty"`      // nothing was sent after the cursor: no replay must equal what was sent
 	Limits      map[string]int   `json:"limits,omitempty"`     // largest message of each topic as it was then, where Options.Oversize asks for it; likewise
 	Sink        []byte           `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
 }
@@ -63,7 +62,7 @@ func ParseState(b []byte) (*State, error) {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return nil, fmt.Errorf("bridge: state in the cursor cannot be read: %w", err)
 	}
-	if v.Version != stateVersion {
+	if v.Version < 1 || v.Version > stateVersion {
 		return nil, fmt.Errorf("bridge: state in the cursor has version %d, this program knows version %d", v.Version, stateVersion)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -75,6 +74,7 @@ func ParseState(b []byte) (*State, error) {
 	if s.Epoch < 1 || s.Offset < 0 || s.Fingerprint == "" {
 		return nil, fmt.Errorf("bridge: state in the cursor is damaged: epoch %d, offset %d, fingerprint %q", s.Epoch, s.Offset, s.Fingerprint)
 	}
+	s.Version = stateVersion
 	return s, nil
 }
 
@@ -110,44 +110,16 @@ func (s *State) forget() {
 }
 
 // next begins an epoch: I5: no number that may have been sent is used again.
-func (s *State) next(fingerprint string) {
+func (s *State) next(r *Recipe) {
 	s.Epoch++
 	s.Offset += epochStride
-	s.Fingerprint = fingerprint
+	s.follow(r)
 }
 
-// fingerprint hashes all options that decide which messages a row yields, where they
-// go and which numbers they bear. Partition counts belong to it as well but are known
-// only when a topic is first used; State keeps them.
-func (o *Options) fingerprint() string {
-	h := sha256.New()
-	field := func(name string, values ...string) {
-		var n [8]byte
-		for _, v := range append([]string{name}, values...) {
-			binary.BigEndian.PutUint64(n[:], uint64(len(v)))
-			h.Write(n[:])
-			h.Write([]byte(v))
-		}
-		binary.BigEndian.PutUint64(n[:], ^uint64(0))
-		h.Write(n[:])
-	}
-	field("rule", countingRule)
-	field("tables", o.Tables...)
-	field("filter", o.Filter)
-	field("codec", o.CodecID)
-	field("topic", o.Destination, o.Topic)
-	field("ddl", o.DDLTopic)
-	field("key", o.Key.String())
-	for _, k := range o.KeyColumns {
-		field("key tables", k.Tables...)
-		field("key columns", k.Columns...)
-	}
-	field("key change", o.KeyChange.String())
-	field("tombstones", fmt.Sprint(o.Tombstones))
-	if o.Oversize != StopOversize {
-		// What the headers take decides too how many messages a large row becomes.
-		field("oversize", o.Oversize.String(), fmt.Sprint(o.MaxMessageBytes), o.DeadLetterTopic)
-		field("headers", o.headers()...)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+// follow notes the recipe.
+func (s *State) follow(r *Recipe) {
+	s.Fingerprint, s.Recipe, s.Clean = r.fingerprint(), r.encode(), false
 }
+
+// Moved makes the state one of a cursor that was moved by hand: the next start begins a new epoch.
+func (s *State) Moved() { s.Fingerprint, s.Recipe, s.Clean = MovedFingerprint, nil, false }

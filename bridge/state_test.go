@@ -9,8 +9,9 @@ import (
 
 func TestStateRoundTrip(t *testing.T) {
 	for _, s := range []*State{
-		{Version: 1, Epoch: 1, Fingerprint: "ab"},
-		{Version: 1, Epoch: 7, Offset: 3 << 32, Fingerprint: "ab", Partitions: map[string]int32{"a": 3, "b": 0}, Sink: []byte("\x01lanes\xff")},
+		{Version: 2, Epoch: 1, Fingerprint: "ab"},
+		{Version: 2, Epoch: 7, Offset: 3 << 32, Fingerprint: "ab", Partitions: map[string]int32{"a": 3, "b": 0}, Sink: []byte("\x01lanes\xff")},
+		{Version: 2, Epoch: 7, Fingerprint: "ab", Recipe: []byte(`{"v":1}`), Clean: true},
 	} {
 		b, err := s.Encode()
 		if err != nil {
@@ -24,7 +25,7 @@ func TestStateRoundTrip(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, s)
 		}
 	}
-	with := &State{Version: 1, Epoch: 7, Fingerprint: "ab", Partitions: map[string]int32{"a": 3}}
+	with := &State{Version: 2, Epoch: 7, Fingerprint: "ab", Partitions: map[string]int32{"a": 3}}
 	text, err := with.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func TestStateRoundTrip(t *testing.T) {
 func TestStateRefusedI3(t *testing.T) {
 	for text, want := range map[string]string{
 		"x":                      "cannot be read",
-		`{"v":2,"later":"form"}`: "version 2",
+		`{"v":3,"later":"form"}`: "version 3",
 		`{}`:                     "version 0",
 		`{"v":1}`:                "damaged",
 		`{"v":1,"epoch":1,"offset":-1,"fingerprint":"a"}`:      "damaged",
