@@ -24,6 +24,7 @@ type Options struct {
 	TLS         *tls.Config // nil: plain text; an empty ServerName is set to the address's host
 	Tables      *tablefilter.Filter
 	Start       string        // earliest, latest (also ""), gtid:SET, FILE:OFFSET or an RFC 3339 time
+	Reader      int           // tells Connectors of one destination apart that read at the same time: at the source each is a replica of its own
 	ServerID    uint32        // replica id; 0: derived from this host's name and the destination
 	SchemaFrom  string        // "" (TABLE_MAP) or "information_schema"
 	Heartbeat   time.Duration // of the idle source; 0: 5 s
@@ -105,6 +106,9 @@ type identity struct {
 // between hosts, destinations and the readers of one destination.
 func (c *Connector) identity(slot int) identity {
 	name := fmt.Appendf(nil, "binlogmq\x00%s\x00%s\x00%d", c.host, c.opt.Destination, slot)
+	if c.opt.Reader != 0 {
+		name = fmt.Appendf(name, "\x00reader %d", c.opt.Reader)
+	}
 	if c.opt.ServerID != 0 {
 		// The source cuts one of two replicas with the same UUID, too.
 		name = fmt.Appendf(name, "\x00%d", c.opt.ServerID)
@@ -114,7 +118,7 @@ func (c *Connector) identity(slot int) identity {
 	n := uint32(id[0])<<24 | uint32(id[1])<<16 | uint32(id[2])<<8 | uint32(id[3])
 	// Ids that people choose are small or made of addresses; stay in a quarter of the range that is rarely used.
 	n = 1<<31 | n>>2
-	if c.opt.ServerID != 0 && slot == 0 {
+	if c.opt.ServerID != 0 && slot == 0 && c.opt.Reader == 0 {
 		n = c.opt.ServerID
 	}
 	id[6] = id[6]&0x0f | 0x50 // a UUID made of a name

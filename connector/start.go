@@ -72,6 +72,34 @@ func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
 	if err != nil {
 		return event.Cursor{}, err
 	}
+	pos, err := c.place(ctx, at)
+	if err != nil {
+		return event.Cursor{}, err
+	}
+	c.log.Info("start resolved", "start", c.opt.Start, "file", pos.File, "offset", pos.Offset, "gtids", pos.GTIDs.String())
+	return event.Cursor{Position: pos}, nil
+}
+
+// End returns where the source's log ends now. It asks again as Start does.
+func (c *Connector) End(ctx context.Context) (event.Position, error) {
+	return c.place(ctx, startAt{kind: startLatest})
+}
+
+// Reached tells whether whoever stands at pos has read what lay before end when that was the log's end. It says
+// no where that cannot be known.
+func Reached(pos, end event.Position) bool {
+	if !end.GTIDs.IsEmpty() && pos.GTIDs.ContainsSet(end.GTIDs) {
+		return true
+	}
+	if pos.File == "" || end.File == "" || pos.ServerUUID != end.ServerUUID {
+		return false
+	}
+	at, until := fileNumber(pos.File), fileNumber(end.File)
+	return at > until || at == until && pos.Offset >= end.Offset
+}
+
+// place resolves a place, however long the source is away.
+func (c *Connector) place(ctx context.Context, at startAt) (event.Position, error) {
 	slot := c.slots.take()
 	defer c.slots.give(slot)
 	id := c.identity(slot)
@@ -79,23 +107,22 @@ func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
 	for {
 		pos, err := c.resolve(ctx, at, id)
 		if err == nil {
-			c.log.Info("start resolved", "start", c.opt.Start, "file", pos.File, "offset", pos.Offset, "gtids", pos.GTIDs.String())
 			c.state.update(func(s *Status) { s.Err = nil })
-			return event.Cursor{Position: pos}, nil
+			return pos, nil
 		}
 		if ctx.Err() != nil {
-			return event.Cursor{}, ctx.Err()
+			return event.Position{}, ctx.Err()
 		}
 		err = c.judge(err)
 		c.state.update(func(s *Status) { s.Err = err })
 		var stop *StopError
 		if errors.As(err, &stop) {
-			return event.Cursor{}, err
+			return event.Position{}, err
 		}
 		c.log.Warn("cannot reach the source; trying again", "error", err, "in", wait)
 		select {
 		case <-ctx.Done():
-			return event.Cursor{}, ctx.Err()
+			return event.Position{}, ctx.Err()
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, maxBackOff)
