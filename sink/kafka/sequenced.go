@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
@@ -58,21 +56,40 @@ const (
 var _ sink.Stateful = (*Sink)(nil)
 
 // KeepsState implements sink.Stateful.
-func (s *Sink) KeepsState() bool { return s.book != nil }
+func (s *Sink) KeepsState() bool { return s.book != nil || s.tally != nil }
 
 // Mark implements sink.Stateful.
-func (s *Sink) Mark() int64 { return s.book.mark() }
+func (s *Sink) Mark() int64 {
+	if s.tally != nil {
+		return s.tally.mark()
+	}
+	return s.book.mark()
+}
 
 // Acknowledge implements sink.Stateful.
-func (s *Sink) Acknowledge(mark int64) { s.book.acknowledge(mark) }
+func (s *Sink) Acknowledge(mark int64) {
+	if s.tally != nil {
+		s.tally.acknowledge(mark)
+		return
+	}
+	s.book.acknowledge(mark)
+}
 
 // AppendState implements sink.Stateful.
-func (s *Sink) AppendState(dst []byte) []byte { return s.book.append(dst) }
+func (s *Sink) AppendState(dst []byte) []byte {
+	if s.tally != nil {
+		return s.tally.append(dst)
+	}
+	return s.book.append(dst)
+}
 
 // Restore implements sink.Stateful. A life goes on as it is saved, with the same producer id and
 // epoch. A new one begins where there is none, in another cluster, and where the replay will not be
 // the same: then only if the log shows that nothing after the cursor is stored.
 func (s *Sink) Restore(ctx context.Context, state []byte, how sink.Continuation) (fresh bool, err error) {
+	if s.tally != nil {
+		return s.restoreTransactional(ctx, state, how)
+	}
 	cluster, err := s.clusterID(ctx)
 	if err != nil {
 		return false, err
@@ -80,7 +97,7 @@ func (s *Sink) Restore(ctx context.Context, state []byte, how sink.Continuation)
 	l := life{cluster: cluster, deployment: s.o.Deployment, destination: s.o.Destination, sink: s.o.Sink, epoch: math.MaxInt16}
 	var accounts []*account
 	why := ""
-	if len(state) == 0 {
+	if len(state) == 0 || isTenure(state) { // of another kind of delivery
 		why = "none is saved"
 	} else {
 		was, saved, err := parseState(state)
