@@ -9,5 +9,5 @@ import (
 
 func TestMemory(t *testing.T) {
 	s := &meta.Memory{}
-	metatest.Run(t, true, func(*testing.T) (meta.Store, func()) { return s, func() {} })
+	metatest.Run(t, true, func(*testing.T) (meta.Store, func()) { s.SoleOwners = meta.SoleOwners{}; return s, func() {} })
 }

@@ -71,6 +71,10 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 	return &conn{Conn: c, d: d}, nil
 }
 
+// silence is how long a server may say nothing: more than a third of the session timeout, at which the client pings, and
+// so much less than two thirds, for which a lease lasts, that another server can be asked meanwhile.
+func silence(sessionTimeout time.Duration) time.Duration { return sessionTimeout * 5 / 12 }
+
 // conn is one connection. The client reads it from one goroutine.
 type conn struct {
 	net.Conn
@@ -98,11 +102,11 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadlin
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(c.earlier(t)) }
 
 func (c *conn) earlier(t time.Time) time.Time {
-	silence := c.d.silence
-	if g := time.Duration(c.d.granted.Load()) / 3; g > 0 {
-		silence = min(silence, g)
+	wait := c.d.silence
+	if g := time.Duration(c.d.granted.Load()); g > 0 {
+		wait = min(wait, silence(g))
 	}
-	if latest := time.Now().Add(silence); t.After(latest) {
+	if latest := time.Now().Add(wait); t.After(latest) {
 		return latest
 	}
 	return t

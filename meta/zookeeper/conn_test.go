@@ -60,7 +60,7 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 	var granted atomic.Int64
 	in := &readOnly{}
 	k := &conn{Conn: in, d: &dialer{silence: 2 * time.Second, granted: &granted}}
-	for _, c := range []struct{ granted, most time.Duration }{{0, 2 * time.Second}, {3 * time.Second, time.Second}} {
+	for _, c := range []struct{ granted, most time.Duration }{{0, 2 * time.Second}, {3 * time.Second, 1250 * time.Millisecond}} {
 		granted.Store(int64(c.granted))
 		if err := k.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)

@@ -102,7 +102,7 @@ func Open(o Options) (*Store, error) {
 	if o.User != "" {
 		s.acl = zk.AuthACL(zk.PermAll)
 	}
-	d := &dialer{tls: o.TLS, silence: o.SessionTimeout / 3, granted: &s.granted}
+	d := &dialer{tls: o.TLS, silence: silence(o.SessionTimeout), granted: &s.granted}
 	var err error
 	s.conn, _, err = zk.Connect(o.Servers, o.SessionTimeout,
 		zk.WithHostProvider(&hosts{}), zk.WithDialer(d.dial), zk.WithLogger(clientLog{s.log}), zk.WithLogInfo(false),
