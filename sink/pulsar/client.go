@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 )
 
 const (
@@ -20,15 +23,23 @@ const (
 )
 
 // client is the backend on pulsar-client-go. Its calls take no context, so each
-// runs in a goroutine of its own that close waits for.
+// runs in a goroutine of its own that close waits for. What the client hides, where the broker stands and who holds the
+// topic, is asked on the broker's own protocol before the client connects, each time.
 type client struct {
+	s   *Sink
 	opt *Options
 	c   pulsarclient.Client
+	ask *wire.Client
 	log *clientLog
 	wg  sync.WaitGroup
 }
 
-func newClient(o *Options) (backend, error) {
+func newClient(s *Sink) (backend, error) {
+	o := &s.opt
+	ask, err := o.wireClient()
+	if err != nil {
+		return nil, err
+	}
 	log := newClientLog(o.Logger)
 	co := pulsarclient.ClientOptions{
 		URL:                o.URL,
@@ -56,9 +67,10 @@ func newClient(o *Options) (backend, error) {
 	}
 	c, err := pulsarclient.NewClient(co)
 	if err != nil {
+		ask.Close()
 		return nil, fmt.Errorf("pulsar: %s: %w", o.URL, err)
 	}
-	return &client{opt: o, c: c, log: log}, nil
+	return &client{s: s, opt: o, c: c, ask: ask, log: log}, nil
 }
 
 // call runs f and returns its result, or ctx's error when that ends first; then
@@ -152,24 +164,45 @@ func (c *client) options(topic, name string) pulsarclient.ProducerOptions {
 		CompressionType:                 compressions[c.opt.Compression],
 		CompressionLevel:                pulsarclient.Faster,
 		PartitionsAutoDiscoveryInterval: 1000 * time.Hour, // cannot be switched off; of one partition there is none
-		BackOffPolicyFunc:               func() clientbackoff.Policy { return &reconnect{} },
 		// I8: the other modes let a woken process of the same name write beside us.
 		ProducerAccessMode: pulsarclient.ProducerAccessModeExclusive,
 	}
 }
 
-func (c *client) open(ctx context.Context, topic string, r receiver) (producer, error) {
-	p, err := call(ctx, &c.wg,
-		func() (pulsarclient.Producer, error) {
-			return c.c.CreateProducer(c.options(topic, c.opt.producerName()))
-		},
-		func(p pulsarclient.Producer) { p.Close() })
+func (c *client) open(ctx context.Context, topic string, r receiver) (producer, int64, error) {
+	// The topic is taken over as the other backend does it, and given to the client.
+	first, err := c.ask.Open(ctx, c.s.exclusive(topic), make(fateOf, 1))
 	if err != nil {
-		return nil, err // p is a typed nil then
+		return nil, 0, err
 	}
-	return &clientProducer{p: p, r: r, callback: func(id pulsarclient.MessageID, pm *pulsarclient.ProducerMessage, err error) {
+	c.s.opened.Store(topic, true)
+	last := first.LastSequenceID()
+	first.Close()
+	cp := &clientProducer{c: c, topic: topic, r: r, gone: make(chan struct{})}
+	cp.confirmed.Store(-1)
+	o := c.options(topic, c.opt.producerName())
+	o.BackOffPolicyFunc = cp.reconnecting
+	p, err := call(ctx, &c.wg,
+		func() (pulsarclient.Producer, error) { return c.c.CreateProducer(o) },
+		func(p pulsarclient.Producer) {
+			close(cp.gone)
+			p.Close()
+		})
+	if err != nil {
+		return nil, 0, err // p is a typed nil then
+	}
+	cp.p = p
+	cp.callback = func(id pulsarclient.MessageID, pm *pulsarclient.ProducerMessage, err error) {
+		if err == nil {
+			cp.confirmed.Store(*pm.SequenceID)
+		}
 		r.receipt(*pm.SequenceID, err == nil && isDuplicate(id), err)
-	}}, nil
+	}
+	return cp, last, nil
+}
+
+func (c *client) tail(ctx context.Context, topic string) (int64, error) {
+	return c.ask.Tail(ctx, topic, c.opt.producerName())
 }
 
 // isDuplicate tells a receipt without an entry: -1:-1.
@@ -204,13 +237,74 @@ func (c *client) complaint() string { return c.log.last() }
 func (c *client) close() {
 	c.wg.Wait()
 	c.c.Close()
+	c.ask.Close()
 }
 
 type clientProducer struct {
-	p        pulsarclient.Producer
-	r        receiver
-	callback func(pulsarclient.MessageID, *pulsarclient.ProducerMessage, error)
+	c         *client
+	topic     string
+	p         pulsarclient.Producer
+	r         receiver
+	callback  func(pulsarclient.MessageID, *pulsarclient.ProducerMessage, error)
+	confirmed atomic.Int64
+	gone      chan struct{} // closed first
 }
+
+// reconnecting is called by the client when a link is lost, before it makes a new one and sends again.
+func (p *clientProducer) reconnecting() clientbackoff.Policy {
+	p.settle()
+	return &reconnect{p: p}
+}
+
+// settle returns when it is known that the broker remembers what it confirmed, and the topic is free, or the producer is closed. I3: the
+// client may not send again before.
+func (p *clientProducer) settle() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-p.gone:
+			cancel()
+		case <-stop:
+		}
+	}()
+	begun := time.Now()
+	for wait := (backoff{}); ; {
+		err := p.verify(ctx)
+		code := wire.Code(err)
+		switch {
+		case err == nil, code == wire.CodeTopicNotFound, code == wire.CodeTopicTerminated: // the client knows what that means
+			return
+		case wire.Forgotten(err), isFenced(err.Error()) && time.Since(begun) > ghostTime:
+			p.r.receipt(-1, false, err)
+			<-p.gone
+			return
+		}
+		if !wait.sleep(ctx) {
+			return
+		}
+	}
+}
+
+// verify opens the topic for a moment, beside nobody, in the mode that leaves its epoch alone.
+func (p *clientProducer) verify(ctx context.Context) error {
+	o := p.c.s.exclusive(p.topic)
+	o.Access, o.Takeover = wire.Shared, nil
+	first, err := p.c.ask.Open(ctx, o, make(fateOf, 1))
+	if err != nil {
+		return err
+	}
+	last, confirmed := first.LastSequenceID(), p.confirmed.Load()
+	first.Close()
+	if o.Deduplicates && last < confirmed {
+		return wire.Forgot(p.topic, o.Name, last, confirmed)
+	}
+	return nil
+}
+
+func (p *clientProducer) expect(id int64) { p.confirmed.Store(id) }
 
 func (p *clientProducer) send(e *entry) {
 	defer func() {
@@ -223,13 +317,23 @@ func (p *clientProducer) send(e *entry) {
 	p.p.SendAsync(context.Background(), e.message, p.callback)
 }
 
-func (p *clientProducer) close() { p.p.Close() }
+func (p *clientProducer) close() {
+	close(p.gone)
+	p.p.Close()
+}
 
 // reconnect is the wait between a producer's attempts to connect again: our own, but
 // of the client's type. Its default goes up to a minute.
-type reconnect struct{ b backoff }
+type reconnect struct {
+	p *clientProducer
+	b backoff
+}
 
-func (r *reconnect) Next() time.Duration       { return r.b.next() }
+func (r *reconnect) Next() time.Duration {
+	r.p.settle()
+	return r.b.next()
+}
+
 func (r *reconnect) IsMaxBackoffReached() bool { return r.b.last >= maxBackoff }
 func (r *reconnect) Reset()                    { r.b = backoff{} }
 

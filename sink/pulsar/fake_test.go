@@ -19,6 +19,8 @@ type cluster struct {
 	mu     sync.Mutex
 	topics map[string]*fakeTopic
 	said   string // the client's last complaint
+	end    int64  // what every topic's tail shows
+	tails  int    // questions for it
 
 	partitioned map[string]int
 	dedupOff    bool
@@ -42,12 +44,13 @@ const (
 
 type fakeTopic struct {
 	held   bool
+	opened int
 	last   int64
 	stored []sinktest.Stored
 }
 
 func newCluster() *cluster {
-	return &cluster{topics: map[string]*fakeTopic{}, partitioned: map[string]int{}}
+	return &cluster{topics: map[string]*fakeTopic{}, partitioned: map[string]int{}, end: -1}
 }
 
 func (c *cluster) topic(name string) *fakeTopic {
@@ -93,20 +96,28 @@ func (b fakeBackend) partitions(ctx context.Context, topic string) (int, error) 
 
 func (b fakeBackend) prepare(e *entry) { (*client)(nil).prepare(e) }
 
-func (b fakeBackend) open(ctx context.Context, topic string, r receiver) (producer, error) {
+func (b fakeBackend) open(ctx context.Context, topic string, r receiver) (producer, int64, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	if err := errors.Join(b.c.openError, b.c.away, ctx.Err()); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	t := b.c.topic(topic)
 	if t.held {
-		return nil, errors.New("server error: ProducerFenced: Topic has an existing exclusive producer: test/shop/s")
+		return nil, 0, errors.New("server error: ProducerFenced: Topic has an existing exclusive producer: test/shop/s")
 	}
+	t.opened++
 	t.held = true
 	p := &fakeProducer{c: b.c, t: t, r: r, queue: make(chan *entry, 100_000), gone: make(chan struct{})}
 	go p.run()
-	return p, nil
+	return p, t.last, nil
+}
+
+func (b fakeBackend) tail(context.Context, string) (int64, error) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	b.c.tails++
+	return b.c.end, b.c.away
 }
 
 func (b fakeBackend) deduplicates(context.Context, string) (bool, error) {
@@ -184,6 +195,8 @@ func (p *fakeProducer) run() {
 		}
 	}
 }
+
+func (p *fakeProducer) expect(int64) {}
 
 func (p *fakeProducer) close() {
 	close(p.queue)

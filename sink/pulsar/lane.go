@@ -21,8 +21,10 @@ type lane struct {
 	topic     string // as the messages name it
 	partition int32
 
-	prod  producer // set by run before direct
-	where string   // topic partition as the broker knows it, for errors
+	prod    producer      // set by run before direct; nil while the lane sleeps
+	closing chan struct{} // closed when the producer before is; nil: none
+	account *account      // set with prod
+	where   string        // topic partition as the broker knows it, for errors
 
 	mu      sync.Mutex
 	queue   ring
@@ -31,6 +33,8 @@ type lane struct {
 	alone   bool // the last entry sent must be confirmed before the next
 	waiting bool // run waits until no more than wakeAt entries are on the wire
 	wakeAt  int
+	asleep  bool  // closed when idle; the next message opens it
+	stored  int64 // everything of ours up to it is stored: it is not sent again
 	lastID  int64 // of the last entry accepted; -1 before
 	largest int   // wire size that a receipt has shown to pass
 	policy  int   // the topic's own limit on the size of an entry; 0: none known
@@ -43,6 +47,9 @@ type lane struct {
 	// The watchdog's own.
 	seen  uint64
 	since int64 // unix nanoseconds of the last progress seen; 0: nothing owed
+
+	idleAt    int64 // lastID when it was last looked at
+	idleSince int64 // unix nanoseconds
 }
 
 // push accepts e. It fails if the lane is over.
@@ -55,8 +62,12 @@ func (l *lane) push(e *entry) error {
 	}
 	l.lastID = e.id
 	l.queue.push(e)
+	if l.asleep {
+		l.asleep = false
+		l.s.goLane(l)
+	}
 	if l.direct {
-		if e.wire <= l.largest && l.sent < l.s.window {
+		if e.id > l.stored && e.wire <= l.largest && l.sent < l.s.window {
 			l.sent++
 			l.mu.Unlock()
 			l.prod.send(e)
@@ -85,6 +96,15 @@ func (l *lane) run() {
 			l.direct = true
 			l.mu.Unlock()
 			return
+		}
+		if l.sent < l.queue.len() && l.queue.at(l.sent).id <= l.stored {
+			// I7: it is known to be stored, so nobody asks the broker. Nothing is on the wire yet: ids rise.
+			e := l.queue.at(l.sent)
+			l.queue.pop()
+			l.mu.Unlock()
+			l.s.sink.duplicates.Add(1)
+			l.s.sink.done(e, nil)
+			continue
 		}
 		var e *entry
 		hold := l.alone || l.sent >= l.s.window
@@ -161,6 +181,7 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	l.queue.pop()
 	l.sent--
 	l.count++
+	l.s.sink.book.confirm(l.account, id)
 	if e.wire > l.largest {
 		l.largest = e.wire
 	}
@@ -188,6 +209,28 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	}
 }
 
+// sleep closes the producer of a lane that has nothing to do, and tells whether it had nothing.
+func (l *lane) sleep() bool {
+	n := l.s
+	l.mu.Lock()
+	if !l.direct || l.queue.len() > 0 || l.over != nil {
+		l.mu.Unlock()
+		return false
+	}
+	p, closing := l.prod, make(chan struct{})
+	l.prod, l.direct, l.asleep, l.closing = nil, false, true, closing
+	l.account.quiet.Store(true)
+	l.mu.Unlock()
+	n.producers.Add(-1)
+	n.wg.Go(func() {
+		defer close(closing)
+		n.closers <- struct{}{}
+		defer func() { <-n.closers }()
+		p.close()
+	})
+	return true
+}
+
 func (l *lane) find(id int64) *entry {
 	for i := range l.queue.len() {
 		if e := l.queue.at(i); e.id == id {
@@ -205,6 +248,9 @@ func (l *lane) abandon(err error) {
 		return
 	}
 	l.over = err
+	if l.account != nil && l.sent == 0 {
+		l.account.quiet.Store(true)
+	}
 	held := l.queue.drain()
 	l.sent = 0
 	l.mu.Unlock()

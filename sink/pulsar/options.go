@@ -17,6 +17,9 @@ const (
 	DefaultMaxInFlightMessages = 10_000
 	DefaultMaxInFlightBytes    = 64 << 20
 	DefaultWatchdogTimeout     = 30 * time.Second
+	DefaultDeduplicationWindow = 5 * time.Hour
+	DefaultIdleTimeout         = time.Hour
+	DefaultMaxProducers        = 5000
 
 	// DefaultMaxMessageBytes is the broker's default maxMessageSize less room for the
 	// metadata that the client adds. Key, headers and value together count.
@@ -49,10 +52,21 @@ type Options struct {
 	// consumers then see messages of one key out of order.
 	Batching bool
 
-	// Owner tells whether this process holds the lease of its stream now. ProducerWire asks before it fences out a
-	// producer of its own name; it must not block for long. nil: the sink takes a topic over when it first opens
-	// it, and later waits until the topic is free.
-	Owner func() bool
+	// Owner returns nil while this process provably owns its stream (meta.Lease.Err). It is asked before each link to a topic is
+	// made, and before a producer of the same name is fenced out (I8); it must not block. nil: the sink takes a
+	// topic over when it first opens it, and later waits until the topic is free.
+	Owner func() error
+
+	// DeduplicationWindow is how long after the last receipt the broker surely remembers what it stored of us: it must stay
+	// below brokerDeduplicationProducerInactivityTimeoutMinutes, which is 6 hours unless changed. After a longer pause the
+	// ends of topics that the broker has forgotten are read.
+	DeduplicationWindow time.Duration
+
+	// A topic that was not written to for IdleTimeout is closed until it is needed again; it must be below
+	// DeduplicationWindow. With more than MaxProducers open at once those that wait longest are closed earlier. Topics with messages
+	// on their way stay open, so MaxProducers may be exceeded.
+	IdleTimeout  time.Duration
+	MaxProducers int
 
 	Compression string // none (default), lz4, zlib, zstd, snappy
 
@@ -173,6 +187,21 @@ func (o Options) normalize() (Options, error) {
 		o.WatchdogTimeout = DefaultWatchdogTimeout
 	case o.WatchdogTimeout < time.Second:
 		bad("watchdog: %s is less than 1 s", o.WatchdogTimeout)
+	}
+	if o.DeduplicationWindow == 0 {
+		o.DeduplicationWindow = DefaultDeduplicationWindow
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = min(DefaultIdleTimeout, o.DeduplicationWindow/2)
+	}
+	if o.MaxProducers == 0 {
+		o.MaxProducers = DefaultMaxProducers
+	}
+	switch {
+	case o.DeduplicationWindow < 0 || o.MaxProducers < 0:
+		bad("deduplication_window and max_producers must not be negative")
+	case o.IdleTimeout < time.Second || o.IdleTimeout >= o.DeduplicationWindow:
+		bad("idle_timeout: %s is not between 1s and deduplication_window, %s", o.IdleTimeout, o.DeduplicationWindow)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

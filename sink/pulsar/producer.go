@@ -20,8 +20,12 @@ type backend interface {
 	// the buffers of e.m afterwards.
 	prepare(e *entry)
 
-	// open creates the one producer of a topic partition under our name, Exclusive.
-	open(ctx context.Context, topic string, r receiver) (producer, error)
+	// open creates the one producer of a topic partition under our name, Exclusive. last is the highest id that the
+	// broker remembers of the name; -1: none.
+	open(ctx context.Context, topic string, r receiver) (p producer, last int64, err error)
+
+	// tail returns the highest id of our name that a topic partition holds; -1: none.
+	tail(ctx context.Context, topic string) (int64, error)
 
 	// deduplicates sends one id twice to a helper topic and tells whether the broker
 	// recognised it.
@@ -41,6 +45,10 @@ type producer interface {
 	// send hands e to the broker; it does not wait for it. It is called by one
 	// goroutine at a time, and may call the receiver before it returns.
 	send(e *entry)
+
+	// expect says that the broker has confirmed an id. One that remembers less when the link to it is
+	// made anew has forgotten: that is an error. It is called before the first send.
+	expect(id int64)
 
 	// close lets the broker release the name. It may take long.
 	close()

@@ -1,10 +1,12 @@
 package pulsar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +28,7 @@ const (
 	ghostTime    = 60 * time.Second // a broker forgets a dead connection of ours in 2 x keepAliveIntervalSeconds
 	troubleAfter = 5 * time.Second  // without receipts, before Status shows it
 	refusalGrace = 2 * time.Second  // without receipts, once the broker has refused a message
+	surplusIdle  = 2 * time.Second  // without messages, before a producer too many is closed
 )
 
 type laneKey struct {
@@ -48,6 +51,9 @@ type session struct {
 	ended    chan struct{}  // closed when the session takes no more messages
 	gone     chan struct{}  // closed when all is freed
 
+	producers atomic.Int64  // open ones
+	closers   chan struct{} // a place for each producer that closes because it is idle
+
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
 	err    error // why the session takes no more messages
@@ -69,7 +75,7 @@ func (s *Sink) newSession(previous <-chan struct{}) (*session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &session{
 		sink: s, back: back, previous: previous, ctx: ctx, cancel: cancel, window: s.opt.window(),
-		opening: make(chan struct{}, openAtOnce), ended: make(chan struct{}), gone: make(chan struct{}),
+		opening: make(chan struct{}, openAtOnce), ended: make(chan struct{}), gone: make(chan struct{}), closers: make(chan struct{}, closeAtOnce),
 		lanes: map[laneKey]*lane{},
 	}
 	n.wg.Add(1)
@@ -197,6 +203,9 @@ func (n *session) free() {
 // open creates the lane's producer; it retries until that succeeds (true) or the session ends.
 func (l *lane) open() bool {
 	n := l.s
+	if l.closing != nil {
+		<-l.closing
+	}
 	if n.previous != nil {
 		// Our own older connections would fence us.
 		for i, patience := range []time.Duration{time.Second, ghostTime} {
@@ -227,6 +236,11 @@ func (l *lane) open() bool {
 		n.sink.trouble(l, explain(err, l.where, n.sink.opt.producerName(), n.back.complaint(), time.Since(begun)))
 		if err == nil {
 			return true
+		}
+		var stop *DeliveryError
+		if errors.As(err, &stop) {
+			n.fail(err)
+			return false
 		}
 		if !wait.sleep(n.ctx) {
 			n.sink.forget(l)
@@ -260,15 +274,30 @@ func (l *lane) attempt() error {
 	}
 	policy := n.sink.topicLimit(n.ctx, info.name)
 	killpoint.Hit("pulsar.open")
-	prod, err := n.back.open(n.ctx, where, l)
+	prod, last, err := n.back.open(n.ctx, where, l)
 	if err != nil {
 		return err
 	}
 	killpoint.Hit("pulsar.opened")
+	a := n.sink.book.account(where)
+	stored, err := n.sink.standing(n.ctx, n.back, where, info.name.namespace, prod, a, last)
 	l.mu.Lock()
-	l.prod, l.where, l.policy = prod, where, policy
+	if err == errVirgin {
+		err = nil
+		if l.queue.len() > 0 && l.queue.at(0).id <= last {
+			err = noCursor(where, l.queue.at(0).id, last)
+		}
+	}
+	if err == nil {
+		l.prod, l.where, l.policy, l.account, l.stored = prod, where, policy, a, stored
+		a.quiet.Store(false)
+		n.producers.Add(1)
+	}
 	l.mu.Unlock()
-	return nil
+	if err != nil {
+		prod.close()
+	}
+	return err
 }
 
 // explain says what an error at opening a lane means and what to do.
@@ -341,6 +370,7 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	lanes := n.all()
 	n.mu.Unlock()
 	var worst *lane
+	idle := make([]*lane, 0, len(lanes))
 	for _, l := range lanes {
 		l.mu.Lock()
 		if l.sent == 0 {
@@ -349,11 +379,18 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 			l.seen, l.since = l.count, now.UnixNano()
 		}
 		since := l.since
+		switch {
+		case !l.direct || l.queue.len() > 0 || l.idleAt != l.lastID:
+			l.idleAt, l.idleSince = l.lastID, now.UnixNano()
+		default:
+			idle = append(idle, l)
+		}
 		l.mu.Unlock()
 		if since != 0 && (worst == nil || since < worst.since) {
 			worst = l
 		}
 	}
+	n.rest(now, idle)
 	stalled := time.Duration(0)
 	if worst != nil {
 		stalled = time.Duration(now.UnixNano() - worst.since)
@@ -385,6 +422,24 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	}
 	n.fail(fmt.Errorf("pulsar: %s: no receipt for %s within %s although the broker answers: if the topic's own maxMessageSize is smaller, raise it (pulsar-admin topicPolicies get-max-message-size %s)%s",
 		worst.where, describe(e, e.id), stalled.Round(100*time.Millisecond), worst.topic, quoted(said)))
+}
+
+// rest closes lanes that have been idle for long, or for a while if too many are open.
+func (n *session) rest(now time.Time, idle []*lane) {
+	opt := &n.sink.opt
+	surplus := int(n.producers.Load()) - opt.MaxProducers
+	if surplus > 0 {
+		slices.SortFunc(idle, func(a, b *lane) int { return cmp.Compare(a.idleSince, b.idleSince) })
+	}
+	for _, l := range idle {
+		since := time.Duration(now.UnixNano() - l.idleSince)
+		if since < opt.IdleTimeout && (surplus <= 0 || since < surplusIdle) {
+			continue
+		}
+		if l.sleep() {
+			surplus--
+		}
+	}
 }
 
 // refusesForGood tells whether the broker's words are those after which the

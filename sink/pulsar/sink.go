@@ -23,7 +23,7 @@ const (
 // limit; its text names topic, key, size and limit.
 var ErrTooLarge = errors.New("the message is larger than the topic allows")
 
-// Sink publishes to one Pulsar cluster. It implements sink.Sink.
+// Sink publishes to one Pulsar cluster. It implements sink.Stateful.
 type Sink struct {
 	opt     Options
 	connect func() (backend, error)
@@ -41,6 +41,10 @@ type Sink struct {
 	troubles map[any]error         // what is not healthy now, by lane, session or topic
 	suspects map[laneKey]int64
 
+	book     *book
+	restored bool  // guarded by mu
+	accepted int64 // messages; the publisher's own
+
 	checking sync.Mutex // one self-test at a time
 
 	opened sync.Map // topic partitions that were ours once; by our own producer
@@ -53,8 +57,6 @@ type topicInfo struct {
 	partitions int32 // 0: a topic without
 }
 
-var _ sink.Sink = (*Sink)(nil)
-
 // New returns a sink. It connects on first use; faults in the options are reported all at once.
 func New(o Options) (*Sink, error) {
 	o, err := o.normalize()
@@ -66,7 +68,7 @@ func New(o Options) (*Sink, error) {
 		if o.Producer == ProducerWire {
 			return newWireBackend(s)
 		}
-		return newClient(&s.opt)
+		return newClient(s)
 	}
 	if o.AdminURL != "" {
 		s.admin = newAdmin(&o)
@@ -77,6 +79,7 @@ func New(o Options) (*Sink, error) {
 func (s *Sink) start() error {
 	s.gate = gate{maxMsgs: s.opt.MaxInFlightMessages, maxBytes: s.opt.MaxInFlightBytes}
 	s.topics, s.checked = map[string]*topicInfo{}, map[string]bool{}
+	s.book = newBook()
 	s.troubles, s.suspects = map[any]error{}, map[laneKey]int64{}
 	var err error
 	s.current, err = s.newSession(nil)
@@ -165,6 +168,7 @@ func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
 		if err := s.accept(ctx, n, &msgs[i]); err != nil {
 			return i, err
 		}
+		s.accepted++
 	}
 	return len(msgs), nil
 }

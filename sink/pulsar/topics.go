@@ -100,7 +100,28 @@ func (s *Sink) deduplicated(ctx context.Context, back backend, namespace string)
 	s.mu.Lock()
 	s.checked[namespace] = on
 	s.mu.Unlock()
+	s.warnOfRetention(ctx, namespace)
 	return nil
+}
+
+// deduplicatedStill is deduplicated for a broker that has forgotten, maybe because it was told to deduplicate no more.
+func (s *Sink) deduplicatedStill(ctx context.Context, back backend, namespace string) error {
+	s.mu.Lock()
+	delete(s.checked, namespace)
+	s.mu.Unlock()
+	return s.deduplicated(ctx, back, namespace)
+}
+
+// warnOfRetention says once for each namespace when topics lose what no subscription holds.
+func (s *Sink) warnOfRetention(ctx context.Context, namespace string) {
+	if s.admin == nil {
+		return
+	}
+	keep, err := s.admin.retention(ctx, topicName{namespace: namespace, local: dedupTestTopic})
+	if err == nil && keep.Minutes == 0 && keep.MB == 0 {
+		s.opt.Logger.Warn("pulsar: retention is 0: a topic without subscription loses its messages, and when unused it is deleted with what the broker remembers for deduplication; "+
+			"run pulsar-admin namespaces set-retention NAMESPACE --time 7d --size -1, or let each consumer subscribe before the first message", "namespace", namespace)
+	}
 }
 
 func dedupOff(namespace string) string {

@@ -22,12 +22,20 @@ type wireBackend struct {
 }
 
 func newWireBackend(s *Sink) (backend, error) {
-	c, err := wire.New(wire.Options{URL: s.opt.URL, Token: s.opt.Token, TLS: s.opt.TLS,
-		ConnectTimeout: operationTimeout, OperationTimeout: operationTimeout, Logger: s.opt.Logger})
+	c, err := s.opt.wireClient()
+	if err != nil {
+		return nil, err
+	}
+	return &wireBackend{s: s, c: c, enc: wire.Encoder{Batching: s.opt.Batching}}, nil
+}
+
+func (o *Options) wireClient() (*wire.Client, error) {
+	c, err := wire.New(wire.Options{URL: o.URL, Token: o.Token, TLS: o.TLS,
+		ConnectTimeout: operationTimeout, OperationTimeout: operationTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("pulsar: %w", err)
 	}
-	return &wireBackend{s: s, c: c, enc: wire.Encoder{Batching: s.opt.Batching}}, nil
+	return c, nil
 }
 
 func (b *wireBackend) partitions(ctx context.Context, topic string) (int, error) {
@@ -40,25 +48,33 @@ func (b *wireBackend) prepare(e *entry) {
 	e.key = string(e.m.Key[:min(len(e.m.Key), 100)])
 }
 
-func (b *wireBackend) open(ctx context.Context, topic string, r receiver) (producer, error) {
-	p, err := b.c.Open(ctx, wire.ProducerOptions{
-		Topic: topic, Name: b.s.opt.producerName(), Access: wire.Exclusive,
-		// I8: who starts is the owner. Later the holder of our name may be our successor.
-		Takeover: func() bool {
-			if b.s.opt.Owner != nil {
-				return b.s.opt.Owner()
-			}
-			_, before := b.s.opened.Load(topic)
-			return !before
-		},
-		Deduplicates: b.s.knownToDeduplicate(topic),
-		Batching:     b.s.opt.Batching, Compression: b.s.opt.Compression,
-	}, wireReceiver{r})
+func (b *wireBackend) open(ctx context.Context, topic string, r receiver) (producer, int64, error) {
+	o := b.s.exclusive(topic)
+	o.Batching, o.Compression = b.s.opt.Batching, b.s.opt.Compression
+	p, err := b.c.Open(ctx, o, wireReceiver{r})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	b.s.opened.Store(topic, true)
-	return &wireProducer{p}, nil
+	return &wireProducer{p}, p.LastSequenceID(), nil
+}
+
+// exclusive are the options of the one producer of a topic.
+func (s *Sink) exclusive(topic string) wire.ProducerOptions {
+	return wire.ProducerOptions{
+		Topic: topic, Name: s.opt.producerName(), Access: wire.Exclusive,
+		Owner: s.opt.Owner,
+		// I8: who starts is the owner. Later the holder of our name may be our successor.
+		Takeover: func() bool {
+			_, before := s.opened.Load(topic)
+			return !before || s.opt.Owner != nil
+		},
+		Deduplicates: s.knownToDeduplicate(topic),
+	}
+}
+
+func (b *wireBackend) tail(ctx context.Context, topic string) (int64, error) {
+	return b.c.Tail(ctx, topic, b.s.opt.producerName())
 }
 
 type wireReceiver struct{ r receiver }
@@ -72,6 +88,8 @@ func (p *wireProducer) send(e *entry) {
 	e.encoded = wire.Message{} // entries are made in slabs: none must hold the bytes of others
 	p.p.Send(m)
 }
+
+func (p *wireProducer) expect(id int64) { p.p.Expect(id) }
 
 func (p *wireProducer) close() { p.p.Close() }
 

@@ -84,6 +84,12 @@ func Displaced(err error) bool {
 // Refused tells that the broker will never take the message as it is.
 func Refused(err error) bool { return Code(err) == CodeNotAllowed }
 
+// Forgot is the error of a broker that remembers less of a producer name than it has confirmed.
+func Forgot(topic, name string, last, confirmed int64) *Error {
+	return &Error{Code: codeOfOurOwn, Op: "opening a producer on", Topic: topic,
+		Message: fmt.Sprintf("the broker has forgotten: its last sequence id of %q is %d, it had confirmed %d; %s", name, last, confirmed, forgottenRemedy)}
+}
+
 // Forgotten tells that the broker remembers less than it has confirmed.
 func Forgotten(err error) bool {
 	var e *Error

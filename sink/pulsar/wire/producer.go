@@ -192,8 +192,9 @@ func (p *Producer) attach(ctx context.Context) error {
 		// I3: never silent.
 		n.unregister(id)
 		n.send(cmdCloseProducer, closeBody(id, p.c.ids.Add(1)))
-		return &Error{Code: codeOfOurOwn, Op: "opening a producer on", Topic: p.o.Topic, Broker: n.addr.broker,
-			Message: fmt.Sprintf("the broker has forgotten: its last sequence id of %q is %d, it had confirmed %d; %s", p.o.Name, a.lastSequenceID, p.confirmed, forgottenRemedy)}
+		e := Forgot(p.o.Topic, p.o.Name, a.lastSequenceID, p.confirmed)
+		e.Broker = n.addr.broker
+		return e
 	}
 	if p.refused >= 0 && a.lastSequenceID >= p.refused {
 		// I3: the id is spent, so the message would be called a duplicate.
