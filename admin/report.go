@@ -42,8 +42,11 @@ type Sink struct {
 	FlightBytes int64   `json:"in_flight_bytes"`
 	Retries     int64   `json:"retries"`   // requests repeated
 	Rollbacks   int64   `json:"rollbacks"` // times the sink began again at its acknowledged position
-	Ordinal     int64   `json:"ordinal"`   // highest acknowledged
-	Behind      int64   `json:"behind"`    // ordinals read and not acknowledged
+	Stubs       int64   `json:"stubs"`     // messages above the limit of which a stub was made
+	Splits      int64   `json:"splits"`    // messages above the limit that were split
+	DeadLetters int64   `json:"dead_letters"`
+	Ordinal     int64   `json:"ordinal"` // highest acknowledged
+	Behind      int64   `json:"behind"`  // ordinals read and not acknowledged
 	LagSeconds  float64 `json:"lag_seconds"`
 	CursorAge   float64 `json:"cursor_age_seconds"` // since the cursor was last saved while it moved; 0 when saved
 	CatchingUp  bool    `json:"catching_up"`        // fed by a reader of its own

@@ -52,13 +52,15 @@ type Status struct {
 	Failures int64 // sessions that failed and were replayed
 	Epochs   int64 // epochs begun
 	Hidden   int64 // DDL statements not sent because they carry secrets
-	Oversize int64 // messages above the limit, of which Options.Oversize made something else
 	Bugs     int64 // reports that can only come from a bug, in the whole process
+
+	// Messages above the limit since New, replays included, by what became of them. A stub with a dead letter counts as the latter.
+	Stubs, Splits, DeadLetters int64
 }
 
 // stats are the counters behind Status.
 type stats struct {
-	rows, messages, bytes, acks, failures, epochs, hidden, oversize, acked atomic.Int64
+	rows, messages, bytes, acks, failures, epochs, hidden, acked, stubs, splits, deadLetters atomic.Int64
 }
 
 // Bridge is one sink's subscription. Run it once; the other methods may be
@@ -125,7 +127,8 @@ func (b *Bridge) Status() Status {
 	s := Status{
 		Sink: b.o.Sink.Status(), Acked: b.stats.acked.Load(), Rows: b.stats.rows.Load(), Messages: b.stats.messages.Load(),
 		Bytes: b.stats.bytes.Load(), Acks: b.stats.acks.Load(), Failures: b.stats.failures.Load(), Epochs: b.stats.epochs.Load(),
-		Hidden: b.stats.hidden.Load(), Oversize: b.stats.oversize.Load(), Bugs: bugs.Load(),
+		Hidden: b.stats.hidden.Load(), Bugs: bugs.Load(),
+		Stubs: b.stats.stubs.Load(), Splits: b.stats.splits.Load(), DeadLetters: b.stats.deadLetters.Load(),
 	}
 	b.mu.Lock()
 	s.State, s.Err, s.Epoch, s.Offset = b.state, b.err, b.saved.Epoch, b.saved.Offset

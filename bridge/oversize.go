@@ -210,10 +210,10 @@ func (x *encoder) send(o *outgoing) (next uint16, err error) {
 	if x.b.o.Oversize == StopOversize {
 		return 0, x.tooLarge(o, size, "", "raise max_message_bytes if the topic takes more, or set oversize: stub, split or dead_letter, or exclude the table")
 	}
-	x.b.stats.oversize.Add(1)
 	x.b.o.Logger.Warn("a message is larger than its topic's limit", "oversize", x.b.o.Oversize.String(), "table", o.table(), "key", keyText(o.key),
 		"size", size, "limit", o.to.limit, "topic", o.to.topic, "position", where(o.e))
 	if x.b.o.Oversize == SplitOversize {
+		x.b.stats.splits.Add(1)
 		return x.split(o, o.to, o.sub)
 	}
 	sum := codec.AppendSum(make([]byte, 0, codec.SumLen), value)
@@ -222,8 +222,10 @@ func (x *encoder) send(o *outgoing) (next uint16, err error) {
 	}
 	next = o.sub + 1
 	if o.p == nil || o.p.dead == nil {
+		x.b.stats.stubs.Add(1)
 		return next, nil // a DDL statement has no dead letter: nothing but its text is missing
 	}
+	x.b.stats.deadLetters.Add(1)
 	return x.split(o, o.p.dead, next)
 }
 

@@ -72,6 +72,9 @@ type Sink struct {
 	KeyColumns []KeyColumns `yaml:"key_columns"`
 	KeyChange  string       `yaml:"key_change"`
 	Tombstones bool         `yaml:"tombstones"`
+	Oversize   string       `yaml:"oversize"`
+	MaxMessage Bytes        `yaml:"max_message_bytes"`
+	DeadLetter string       `yaml:"dead_letter_topic"`
 	Headers    *[]string    `yaml:"headers"`
 	Tables     []string     `yaml:"tables"`
 	Workers    int          `yaml:"workers"`
@@ -225,6 +228,7 @@ func (s *Sink) setDefaults() {
 	def(&s.Codec, "canal-json")
 	def(&s.Key, "primary_key")
 	def(&s.KeyChange, "split")
+	def(&s.Oversize, "stop")
 	def(&s.TimeZone, "UTC")
 	def(&s.Window, 8<<20)
 	if s.Headers == nil {

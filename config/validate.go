@@ -173,6 +173,7 @@ func (f *faults) sink(path string, s *Sink) {
 	f.oneOf(path+".maxwell.kafka_key_format", s.Maxwell.KeyFormat, "hash", "array")
 	f.oneOf(path+".key", s.Key, "primary_key", "table", "none")
 	f.oneOf(path+".key_change", s.KeyChange, "split", "update")
+	f.oversize(path, s)
 	for i, k := range s.KeyColumns {
 		at := fmt.Sprintf("%s.key_columns[%d]", path, i)
 		f.tables(at+".table", []string{k.Table})
@@ -198,6 +199,28 @@ func (f *faults) sink(path string, s *Sink) {
 	}
 	if s.File != nil && s.File.Path == "" {
 		f.add(path+".file.path", "a path is needed, or - for standard output")
+	}
+}
+
+// oversize checks what is to become of messages that are too large.
+func (f *faults) oversize(path string, s *Sink) {
+	f.oneOf(path+".oversize", s.Oversize, "stop", "stub", "split", "dead_letter")
+	if s.MaxMessage != 0 && s.MaxMessage < 1<<10 {
+		f.add(path+".max_message_bytes", "at least 1KiB, or 0 for the topic's own limit")
+	}
+	switch {
+	case s.Oversize == "dead_letter" && s.DeadLetter == "":
+		f.add(path+".dead_letter_topic", "oversize: dead_letter needs the topic that takes the whole messages")
+	case s.Oversize == "dead_letter" && (s.DeadLetter == s.Topic || s.DeadLetter == s.DDLTopic):
+		f.add(path+".dead_letter_topic", "must be another than topic and ddl_topic")
+	case s.Oversize != "dead_letter" && s.DeadLetter != "":
+		f.add(path+".dead_letter_topic", "is used with oversize: dead_letter only")
+	}
+	if s.File != nil && s.Oversize != "stop" && s.MaxMessage == 0 {
+		f.add(path+".max_message_bytes", "a file has no limit of its own: oversize: %s needs one", s.Oversize)
+	}
+	if s.File != nil && s.File.ValuesOnly && s.Oversize == "split" {
+		f.add(path+".oversize", "split needs the headers, which file.values_only leaves out")
 	}
 }
 

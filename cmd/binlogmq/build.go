@@ -179,6 +179,10 @@ func newBridge(d *config.Destination, s *config.Sink, c bridge.Client, out sink.
 	if err != nil {
 		return nil, err
 	}
+	oversize, err := bridge.ParseOversize(s.Oversize)
+	if err != nil {
+		return nil, err
+	}
 	var columns []bridge.KeyColumns
 	for _, k := range s.KeyColumns {
 		columns = append(columns, bridge.KeyColumns{Tables: []string{k.Table}, Columns: k.Columns})
@@ -187,6 +191,7 @@ func newBridge(d *config.Destination, s *config.Sink, c bridge.Client, out sink.
 	return bridge.New(bridge.Options{
 		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd,
 		CodecID: id, Tables: d.Tables, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
+		Oversize: oversize, MaxMessageBytes: int(s.MaxMessage), DeadLetterTopic: s.DeadLetter,
 		Tombstones: s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
 	})
 }
