@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/sink"
 )
 
 // broker is the leader of some lanes. Its goroutine runs for as long as the
@@ -524,9 +525,9 @@ func (ses *session) recordTooLarge(bt *batch, size int) error {
 	if bt.l.t.limit > 0 {
 		limit = fmt.Sprint(bt.l.t.limit)
 	}
-	return fmt.Errorf("kafka: topic %s partition %d, key %q%s: %w: %d bytes as sent, max.message.bytes is %s; "+
+	return sink.TooLarge(bt.entries[0].m, fmt.Errorf("kafka: topic %s partition %d, key %q%s: %w: %d bytes as sent, max.message.bytes is %s; "+
 		"raise it: kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config max.message.bytes=%d (and the consumers' fetch limits), or set compression",
-		bt.l.t.name, bt.l.partition, key, more, ErrRecordTooLarge, size, limit, bt.l.t.name, roundUp(size))
+		bt.l.t.name, bt.l.partition, key, more, ErrRecordTooLarge, size, limit, bt.l.t.name, roundUp(size)))
 }
 
 // roundUp returns a power of two with room for n and some growth.

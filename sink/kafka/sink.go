@@ -128,7 +128,7 @@ func (s *Sink) publish(ctx context.Context, ses *session, msgs []sink.Message, n
 		l, err := ses.lane(t, m.Partition)
 		taken := false
 		if err == nil && size > maxPayload {
-			err = topicError(m.Topic, fmt.Errorf("key of %d bytes: %w: %d bytes, more than any Kafka broker takes", len(m.Key), ErrRecordTooLarge, size))
+			err = sink.TooLarge(m, topicError(m.Topic, fmt.Errorf("key of %d bytes: %w: %d bytes, more than any Kafka broker takes", len(m.Key), ErrRecordTooLarge, size)))
 		}
 		if err == nil && number != nil && ses.err == nil {
 			taken, err = number(l, m)

@@ -117,8 +117,8 @@ func (l *lane) run() {
 			e = l.queue.at(l.sent)
 			if l.policy > 0 && e.wire+metadataRoom+len(l.s.sink.opt.producerName()) > l.policy {
 				// Accepted before the policy was known.
-				err := fmt.Errorf("pulsar: topic %s, key %q, sequence %d: %w: %d bytes, the topic's own maxMessageSize is %d with metadata; raise it: pulsar-admin topicPolicies set-max-message-size",
-					l.topic, e.key, e.id>>subIndexBits, ErrTooLarge, e.size, l.policy)
+				err := tooLarge(e.id, fmt.Errorf("pulsar: topic %s, key %q, sequence %d: %w: %d bytes, the topic's own maxMessageSize is %d with metadata; raise it: pulsar-admin topicPolicies set-max-message-size",
+					l.topic, e.key, e.id>>subIndexBits, ErrTooLarge, e.size, l.policy))
 				l.mu.Unlock()
 				l.abandon(l.s.refuse(err))
 				return
@@ -163,7 +163,11 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 			// Something of what followed may be stored: then this id is spent.
 			l.s.sink.setSuspect(laneKey{l.topic, l.partition}, id)
 		}
-		l.s.fail(fmt.Errorf("pulsar: %s: the broker or the client gave up on %s: %s%w", l.where, describe(e, id), advice(err.Error(), l.s.sink.opt.producerName(), 0), err))
+		failure := fmt.Errorf("pulsar: %s: the broker or the client gave up on %s: %s%w", l.where, describe(e, id), advice(err.Error(), l.s.sink.opt.producerName(), 0), err)
+		if saysTooLarge(err) {
+			failure = tooLarge(id, fmt.Errorf("%w: %w", ErrTooLarge, failure))
+		}
+		l.s.fail(failure)
 		return
 	}
 	if l.sent == 0 || l.queue.at(0).id != id {

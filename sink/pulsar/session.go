@@ -420,8 +420,12 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 		// Something of what followed may be stored: then this id is spent.
 		n.sink.setSuspect(laneKey{worst.topic, worst.partition}, e.id)
 	}
-	n.fail(fmt.Errorf("pulsar: %s: no receipt for %s within %s although the broker answers: if the topic's own maxMessageSize is smaller, raise it (pulsar-admin topicPolicies get-max-message-size %s)%s",
-		worst.where, describe(e, e.id), stalled.Round(100*time.Millisecond), worst.topic, quoted(said)))
+	err := fmt.Errorf("pulsar: %s: no receipt for %s within %s although the broker answers: if the topic's own maxMessageSize is smaller, raise it (pulsar-admin topicPolicies get-max-message-size %s)%s",
+		worst.where, describe(e, e.id), stalled.Round(100*time.Millisecond), worst.topic, quoted(said))
+	if refused && strings.Contains(said, "NotAllowedError") {
+		err = tooLarge(e.id, fmt.Errorf("%w: %w", ErrTooLarge, err))
+	}
+	n.fail(err)
 }
 
 // rest closes lanes that have been idle for long, or for a while if too many are open.

@@ -223,9 +223,9 @@ func (l *lane) check(m *sink.Message, id int64, wire int) error {
 	size := m.Size()
 	switch {
 	case size > opt.MaxMessageBytes:
-		return bad("%w: %d bytes, the limit is %d; raise the broker's maxMessageSize and the sink's max_message_bytes, or exclude the table", ErrTooLarge, size, opt.MaxMessageBytes)
+		return tooLarge(id, bad("%w: %d bytes, the limit is %d; raise the broker's maxMessageSize and the sink's max_message_bytes, or exclude the table", ErrTooLarge, size, opt.MaxMessageBytes))
 	case policy > 0 && wire+metadataRoom+len(opt.producerName()) > policy:
-		return bad("%w: %d bytes, the topic's own maxMessageSize is %d with metadata; raise it: pulsar-admin topicPolicies set-max-message-size", ErrTooLarge, size, policy)
+		return tooLarge(id, bad("%w: %d bytes, the topic's own maxMessageSize is %d with metadata; raise it: pulsar-admin topicPolicies set-max-message-size", ErrTooLarge, size, policy))
 	case m.Sequence < 0 || m.Sequence > maxSequence:
 		return bad("the sequence is not between 0 and %d", int64(maxSequence))
 	case m.SubIndex > maxSubIndex:
