@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -139,45 +140,103 @@ func kind(s *config.Sink) (string, bridge.Names) {
 	return "file", bridge.AnyNames
 }
 
-// newCodec makes the codec, and a text that identifies it with every option that changes its output.
-func newCodec(s *config.Sink) (codec.Codec, string, error) {
+// codecID identifies a codec with every option that changes its output. It is part of the recipe: its JSON must stay the
+// same for the same options. The structures are those of the configuration.
+type codecID struct {
+	Name      string            `json:"name"`
+	TimeZone  string            `json:"time_zone"`
+	CanalJSON *config.CanalJSON `json:"canal_json,omitempty"`
+	Maxwell   *config.Maxwell   `json:"maxwell,omitempty"`
+}
+
+// identify writes the identity of a sink's codec.
+func identify(s *config.Sink) (string, error) {
+	id := codecID{Name: s.Codec, TimeZone: s.TimeZone}
+	switch s.Codec {
+	case "canal-json":
+		id.CanalJSON = &s.CanalJSON
+	case "maxwell":
+		id.Maxwell = &s.Maxwell
+	}
+	b, err := json.Marshal(&id)
+	return string(b), err
+}
+
+// identified sets the codec of s to the one with the identity.
+func identified(s *config.Sink, text string) error {
+	var id codecID
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&id); err != nil {
+		return fmt.Errorf("%w: codec %q: %w", bridge.ErrRecipe, text, err)
+	}
+	s.Codec, s.TimeZone = id.Name, id.TimeZone
+	if id.CanalJSON != nil {
+		s.CanalJSON = *id.CanalJSON
+	}
+	if id.Maxwell != nil {
+		s.Maxwell = *id.Maxwell
+	}
+	if again, err := identify(s); err != nil || again != text {
+		return fmt.Errorf("%w: this version has no codec %s", bridge.ErrRecipe, text)
+	}
+	return nil
+}
+
+// newCodec makes the codec.
+func newCodec(s *config.Sink) (codec.Codec, error) {
 	zone, err := time.LoadLocation(s.TimeZone)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	switch s.Codec {
 	case "canal-json":
-		o := canaljson.Options{Binary: s.CanalJSON.Binary, Enum: s.CanalJSON.Enum, Location: zone}
-		c, err := canaljson.New(o)
-		return c, fmt.Sprintf("canal-json %q %q %q", o.Binary, o.Enum, zone), err
+		return canaljson.New(canaljson.Options{Binary: s.CanalJSON.Binary, Enum: s.CanalJSON.Enum, Location: zone})
 	case "maxwell":
 		m := &s.Maxwell
-		o := maxwell.Options{
+		return maxwell.New(maxwell.Options{
 			Nulls: *m.Nulls, CommitInfo: *m.CommitInfo, XOffset: *m.Xoffset, BinlogPosition: m.BinlogPosition, GTIDPosition: m.GTIDPosition,
 			ServerID: m.ServerID, ThreadID: m.ThreadID, PrimaryKeys: m.PrimaryKeys, PrimaryKeyColumns: m.PrimaryKeyColumns,
-			NullZeroDates: m.NullZeroDates, KeyFormat: m.KeyFormat,
-		}
-		id := fmt.Sprintf("maxwell %+v %q", o, zone)
-		o.Location = zone
-		c, err := maxwell.New(o)
-		return c, id, err
+			NullZeroDates: m.NullZeroDates, KeyFormat: m.KeyFormat, Location: zone,
+		})
 	}
-	return nil, "", fmt.Errorf("no codec %q", s.Codec)
+	return nil, fmt.Errorf("no codec %q", s.Codec)
 }
 
-// newBridge joins a subscription, a codec and a sink.
-func newBridge(d *config.Destination, s *config.Sink, c bridge.Client, out sink.Sink, drain time.Duration, log *slog.Logger) (*bridge.Bridge, error) {
-	cd, id, err := newCodec(s)
+// delivery names the kind of a sink and how it delivers.
+func delivery(s *config.Sink) string {
+	name, _ := kind(s)
+	if s.Kafka != nil {
+		name += " " + s.Kafka.Delivery
+	}
+	return name
+}
+
+// exact says whether the broker recognises what is sent again by its number, so that a replay must equal what was sent.
+func exact(s *config.Sink) bool {
+	return s.Kafka != nil && s.Kafka.Delivery == kafka.Sequenced || s.Pulsar != nil && *s.Pulsar.RequireDeduplication
+}
+
+// bridgeOptions are those of the bridge that joins a subscription, a codec and a sink.
+func bridgeOptions(d *config.Destination, s *config.Sink, c bridge.Client, out sink.Sink, drain time.Duration, log *slog.Logger) (bridge.Options, error) {
+	fail := func(err error) (bridge.Options, error) {
+		return bridge.Options{}, fmt.Errorf("destination %s, sink %s: %w", d.Name, s.Name, err)
+	}
+	cd, err := newCodec(s)
 	if err != nil {
-		return nil, fmt.Errorf("destination %s, sink %s: %w", d.Name, s.Name, err)
+		return fail(err)
+	}
+	id, err := identify(s)
+	if err != nil {
+		return fail(err)
 	}
 	key, err := bridge.ParseKey(s.Key)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	change, err := bridge.ParseKeyChange(s.KeyChange)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	oversize, err := bridge.ParseOversize(s.Oversize)
 	if err != nil {
@@ -188,12 +247,12 @@ func newBridge(d *config.Destination, s *config.Sink, c bridge.Client, out sink.
 		columns = append(columns, bridge.KeyColumns{Tables: []string{k.Table}, Columns: k.Columns})
 	}
 	_, names := kind(s)
-	return bridge.New(bridge.Options{
-		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd,
+	return bridge.Options{
+		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd, Delivery: delivery(s), Exact: exact(s),
 		CodecID: id, Tables: d.Tables, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
 		Oversize: oversize, MaxMessageBytes: int(s.MaxMessage), DeadLetterTopic: s.DeadLetter,
 		Tombstones: s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
-	})
+	}, nil
 }
 
 func serverOptions(d *config.Destination) server.DestinationOptions {

@@ -145,7 +145,11 @@ func (p *program) assemble() error {
 				return err
 			}
 			d.sinks = append(d.sinks, s)
-			if s.bridge, err = newBridge(d.cfg, s.cfg, s.client, s.sink, p.cfg.StopTimeout.Value(), p.log); err != nil {
+			o, err := bridgeOptions(d.cfg, s.cfg, s.client, s.sink, p.cfg.StopTimeout.Value(), p.log)
+			if err != nil {
+				return err
+			}
+			if s.bridge, err = bridge.New(o); err != nil {
 				return err
 			}
 		}
