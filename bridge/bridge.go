@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -121,6 +122,9 @@ func New(o Options) (*Bridge, error) {
 	b.cut, b.cutNow = context.WithCancel(context.Background())
 	return b, nil
 }
+
+// Fingerprint returns that of the bridge's recipe, as it stands in its State.
+func (b *Bridge) Fingerprint() string { return b.fingerprint }
 
 // Status returns a snapshot.
 func (b *Bridge) Status() Status {
@@ -314,6 +318,9 @@ func (b *Bridge) run(soft, hard context.Context) error {
 
 // load reads the state from the cursor, and begins a new epoch if the options changed.
 func (b *Bridge) load(ctx context.Context) error {
+	if err := b.o.Owner(); err != nil { // I8
+		return err
+	}
 	if err := b.o.Client.Rollback(ctx); err != nil {
 		return fmt.Errorf("rollback: %w", err)
 	}
@@ -593,6 +600,9 @@ func (b *Bridge) hold(soft, hard context.Context) error {
 	b.session = s
 	b.mu.Unlock()
 	b.whole = false
+	if err := b.o.Owner(); err != nil { // I8
+		return err
+	}
 	err := s.run(soft, hard)
 	if err == nil {
 		if s.whole() {
@@ -707,6 +717,9 @@ const (
 
 // settles reports whether err leaves the sink's session intact.
 func (b *Bridge) settles(err error) bool {
+	if errors.Is(err, server.ErrFenced) {
+		return false // I8: what is on its way is not waited for
+	}
 	var re *repartitionError
 	return b.final(err) != nil || errors.As(err, &re)
 }

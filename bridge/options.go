@@ -144,6 +144,10 @@ type Options struct {
 	// (insert, update, delete, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
 	Headers []string
 
+	// Owner returns nil while this process provably owns the destination (meta.Lease.Err), else an error that is
+	// server.ErrFenced, and then for good. It is asked before each session, send round and acknowledgement (I8). nil: always.
+	Owner func() error
+
 	Workers       int           // goroutines that encode beside the one that publishes; 0 = cores-1, at most 3; negative = none
 	WindowBytes   int64         // bound on events and encoded messages on their way; 0 = 16 MiB. One batch and one slab a worker may pass it
 	WindowBatches int           // bound on batches not acknowledged; 0 = 256
@@ -192,6 +196,9 @@ func (o *Options) complete() (*compiled, error) {
 	defaults(&o.BackoffMin, 100*time.Millisecond)
 	defaults(&o.BackoffMax, 30*time.Second)
 	o.BackoffMax = max(o.BackoffMax, o.BackoffMin)
+	if o.Owner == nil {
+		o.Owner = func() error { return nil }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

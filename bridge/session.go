@@ -478,7 +478,10 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 	sl.left.Store(int64(n))
 	c.left.Add(1)
 	s.outstanding.Add(1)
-	accepted, err := s.b.o.Sink.Publish(ctx, sl.msgs)
+	accepted, err := 0, s.b.o.Owner() // I8
+	if err == nil {
+		accepted, err = s.b.o.Sink.Publish(ctx, sl.msgs)
+	}
 	if accepted < n {
 		if err == nil {
 			err = fmt.Errorf("the sink took %d of %d messages without saying why", accepted, n)
@@ -545,6 +548,9 @@ func (s *session) acknowledge(ctx context.Context) error {
 		s.mu.Unlock()
 		if !ok {
 			return nil
+		}
+		if err := s.b.o.Owner(); err != nil { // I8
+			return err
 		}
 		// I1: the oldest batch, and the broker has confirmed all of it.
 		killpoint.Hit("bridge.acknowledge")
