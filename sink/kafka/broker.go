@@ -379,7 +379,7 @@ func (p *pipe) handle(frame []byte) error {
 	ses.mu.Unlock()
 
 	for _, bt := range r.acked {
-		ses.done(bt.entries, nil)
+		ses.acknowledged(bt)
 	}
 	ses.done(rest, ended)
 	if fatal != nil {
@@ -430,6 +430,9 @@ func (ses *session) settle(bt *batch, a *producePartition) (acked bool, fatal er
 	switch {
 	case a.code == codeNoError || a.code == codeDuplicate:
 		l.answered(false)
+		if l.first < 0 {
+			l.first = a.offset
+		}
 		if l.t.confirmed != nil { // acknowledged in order, as every batch names the one before
 			m := bt.entries[len(bt.entries)-1].m
 			l.t.confirmed[l.partition] = mark{m.Sequence, m.SubIndex, true}
@@ -601,13 +604,15 @@ func (e *encoder) encode(r *request, p *pipe) error {
 		producerID: ses.producerID, // does not change once the session has started
 		epoch:      ses.epoch,
 		time:       time.Now().UnixMilli(),
+
+		transactional: ses.txn != nil,
 	}
-	size := 256
+	size := 512
 	for _, bt := range r.batches {
 		size += len(bt.l.t.name) + 16 + bt.size()
 	}
 	buf := slices.Grow(r.buf[:0], size)
-	buf = appendProduceHeader(buf, p.version, r.corr, ses.s.o.ClientID, int32(ses.s.o.RequestTimeout.Milliseconds()))
+	buf = appendProduceHeader(buf, p.version, r.corr, ses.s.o.ClientID, ses.s.transactionalID(), int32(ses.s.o.RequestTimeout.Milliseconds()))
 	topicsAt := len(buf) - 4
 	topics, partsAt, parts := 0, 0, 0
 	var last *topic

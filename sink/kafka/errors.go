@@ -28,7 +28,12 @@ const (
 	codeOutOfOrder         = 45
 	codeDuplicate          = 46
 	codeInvalidEpoch       = 47
+	codeInvalidTxnTimeout  = 50
 	codeConcurrentTxns     = 51
+
+	codeTransactionalIDNotAuth = 53
+	codeNotAttempted           = 55
+
 	codeUnknownProducer    = 59
 	codeFenced             = 90
 	codeNoError            = 0

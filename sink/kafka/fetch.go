@@ -24,6 +24,11 @@ const (
 	latestOffset         = -1 // ListOffsets: the high watermark
 	earliestOffset       = -2 // ListOffsets: the log's start
 
+	readUncommitted = 0
+	readCommitted   = 1
+
+	attrControl = 0x20 // a batch that holds the end of a transaction
+
 	maxUnpacked = 256 << 20 // what a batch may decompress to when its last record is looked at
 )
 
@@ -35,12 +40,19 @@ type partitionLog struct {
 	timeout   time.Duration
 	topic     string
 	partition int32
+
+	high int64 // high watermark that the last Fetch told
 }
 
 // endOffsets asks for the high watermarks, or the starts, of partitions of which the broker
 // is the leader. each gets the index of the partition.
 func (c *conn) endOffsets(ctx context.Context, timestamp int64, lanes []partitionID, each func(i int, offset int64, code int16)) error {
-	req := &listoffsets.Request{ReplicaID: -1}
+	return c.offsets(ctx, readUncommitted, timestamp, lanes, each)
+}
+
+// offsets is endOffsets at an isolation level: for readCommitted the last stable offset stands for the high watermark.
+func (c *conn) offsets(ctx context.Context, isolation int8, timestamp int64, lanes []partitionID, each func(i int, offset int64, code int16)) error {
+	req := &listoffsets.Request{ReplicaID: -1, IsolationLevel: isolation}
 	index := make(map[partitionID]int, len(lanes))
 	at := map[string]int{}
 	for i, l := range lanes {
@@ -108,7 +120,8 @@ func (l *partitionLog) fetch(offset int64, maxBytes int32) ([]batchHeader, error
 	if err != nil {
 		return nil, err
 	}
-	batches, code, err := parseFetch(frame[8:], l.topic, l.partition)
+	batches, high, code, err := parseFetch(frame[8:], l.topic, l.partition)
+	l.high = high
 	switch {
 	case err != nil:
 		return nil, err
@@ -146,24 +159,24 @@ func appendFetch(dst []byte, topic string, partition int32, offset int64, maxByt
 }
 
 // parseFetch reads a Fetch response for one partition. The batches alias b.
-func parseFetch(b []byte, topic string, partition int32) ([]batchHeader, int16, error) {
+func parseFetch(b []byte, topic string, partition int32) (batches []batchHeader, high int64, code int16, err error) {
 	r := reader{b: b}
 	r.int32() // throttle time
-	code := r.int16()
+	code = r.int16()
 	r.int32() // session id
 	if r.err == nil && code != codeNoError {
-		return nil, code, nil
+		return nil, high, code, nil
 	}
 	if n := r.count(6); n != 1 {
-		return nil, 0, cmpErr(r.err, errors.New("kafka: a Fetch answer does not name one topic"))
+		return nil, 0, 0, cmpErr(r.err, errors.New("kafka: a Fetch answer does not name one topic"))
 	}
 	name := r.string()
 	if n := r.count(42); n != 1 {
-		return nil, 0, cmpErr(r.err, errors.New("kafka: a Fetch answer does not name one partition"))
+		return nil, 0, 0, cmpErr(r.err, errors.New("kafka: a Fetch answer does not name one partition"))
 	}
 	p := r.int32()
 	code = r.int16()
-	r.int64() // high watermark
+	high = r.int64()
 	r.int64() // last stable offset
 	r.int64() // log start
 	for n := r.count(16); n > 0; n-- {
@@ -173,16 +186,16 @@ func parseFetch(b []byte, topic string, partition int32) ([]batchHeader, int16, 
 	r.int32() // preferred replica
 	records := r.take(int(max(r.int32(), 0)))
 	if r.err != nil {
-		return nil, 0, r.err
+		return nil, 0, 0, r.err
 	}
 	if string(name) != topic || p != partition {
-		return nil, 0, fmt.Errorf("kafka: a Fetch answer names %s/%d, which was not asked for", name, p)
+		return nil, 0, 0, fmt.Errorf("kafka: a Fetch answer names %s/%d, which was not asked for", name, p)
 	}
 	if code != codeNoError {
-		return nil, code, nil
+		return nil, high, code, nil
 	}
-	batches, err := parseBatches(records)
-	return batches, code, err
+	batches, err = parseBatches(records)
+	return batches, high, code, err
 }
 
 func cmpErr(a, b error) error {
@@ -221,19 +234,50 @@ func parseBatches(b []byte) ([]batchHeader, error) {
 // lastMark returns what the last record of a batch says of its number: the headers seq and sub. ok is
 // false if it does not carry them.
 func lastMark(raw []byte) (seq int64, sub uint16, ok bool, err error) {
-	be := binary.BigEndian
-	if len(raw) < batchHeaderLen {
+	rec, found, control, err := lastRecord(raw)
+	if err != nil || !found || control {
+		return 0, 0, false, err
+	}
+	rec.bytes()
+	rec.bytes()
+	for h := rec.varint(); h > 0 && !rec.bad; h-- {
+		name, value := rec.bytes(), rec.bytes()
+		switch string(name) {
+		case "seq":
+			seq, err = strconv.ParseInt(string(value), 10, 64)
+			ok = err == nil
+		case "sub":
+			var v uint64
+			v, err = strconv.ParseUint(string(value), 10, 16)
+			sub = uint16(v)
+		}
+		if err != nil {
+			return 0, 0, false, nil // somebody else's idea of these names
+		}
+	}
+	if rec.bad {
 		return 0, 0, false, errShortResponse
 	}
+	return seq, sub, ok, nil
+}
+
+// lastRecord finds the last record of a batch; the reader stands before its key. found is false in a batch that
+// compaction has emptied.
+func lastRecord(raw []byte) (rec recordReader, found, control bool, err error) {
+	be := binary.BigEndian
+	if len(raw) < batchHeaderLen {
+		return rec, false, false, errShortResponse
+	}
 	attr, n := be.Uint16(raw[batchAttrAt:]), int32(be.Uint32(raw[57:]))
-	if n <= 0 || attr&0x20 != 0 { // emptied by compaction, or a control batch
-		return 0, 0, false, nil
+	control = attr&attrControl != 0
+	if n <= 0 {
+		return rec, false, control, nil
 	}
 	body := raw[batchHeaderLen:]
 	if codec := compress.Compression(attr & 7); codec != compress.None {
 		c := codec.Codec()
 		if c == nil {
-			return 0, 0, false, fmt.Errorf("kafka: a batch has compression %d, which is not known", attr&7)
+			return rec, false, control, fmt.Errorf("kafka: a batch has compression %d, which is not known", attr&7)
 		}
 		d := c.NewReader(bytes.NewReader(body))
 		body, err = io.ReadAll(io.LimitReader(d, maxUnpacked+1))
@@ -241,43 +285,20 @@ func lastMark(raw []byte) (seq int64, sub uint16, ok bool, err error) {
 			err = e
 		}
 		if err != nil || len(body) > maxUnpacked {
-			return 0, 0, false, err
+			return rec, false, control, err
 		}
 	}
 	r := recordReader{b: body}
-	for i := int32(0); i < n; i++ {
-		rec := recordReader{b: r.take(r.varint())}
+	for range n {
+		rec = recordReader{b: r.take(r.varint())}
 		if r.bad {
-			return 0, 0, false, errShortResponse
-		}
-		if i < n-1 {
-			continue
-		}
-		rec.take(1) // attributes
-		rec.varint()
-		rec.varint()
-		rec.bytes()
-		rec.bytes()
-		for h := rec.varint(); h > 0 && !rec.bad; h-- {
-			name, value := rec.bytes(), rec.bytes()
-			switch string(name) {
-			case "seq":
-				seq, err = strconv.ParseInt(string(value), 10, 64)
-				ok = err == nil
-			case "sub":
-				var v uint64
-				v, err = strconv.ParseUint(string(value), 10, 16)
-				sub = uint16(v)
-			}
-			if err != nil {
-				return 0, 0, false, nil // somebody else's idea of these names
-			}
-		}
-		if rec.bad {
-			return 0, 0, false, errShortResponse
+			return rec, false, control, errShortResponse
 		}
 	}
-	return seq, sub, ok, nil
+	rec.take(1) // attributes
+	rec.varint()
+	rec.varint()
+	return rec, true, control, nil
 }
 
 // recordReader takes fields off a record. After the first fault every field is empty.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -25,18 +26,25 @@ func harness(brokers []string, o Options) sinktest.Harness {
 	o.Brokers = brokers
 	o.Deployment, o.Destination, o.Sink = "test", "shop", fmt.Sprintf("conformance-%x", rand.Uint64())
 	var before *Sink // whose state the next one is given
+	test := ""       // it belongs to
 	return sinktest.Harness{
-		ExactlyOnce: o.Delivery == Sequenced,
+		ExactlyOnce: o.Delivery != AtLeastOnce && o.Delivery != "",
 		Open: func(t testing.TB, b sinktest.Bounds) sink.Sink {
 			o := o
 			o.Logger = quiet()
 			o.MaxInFlightBytes, o.MaxInFlightMessages = b.Bytes, int64(b.Messages)
+			if o.Delivery == Transactional { // each test begins its numbers anew, which one sink never does
+				o.Sink += fmt.Sprintf("-%x", crc32.ChecksumIEEE([]byte(t.Name())))
+			}
 			s, err := New(o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if s.KeepsState() {
 				var state []byte
+				if o.Delivery == Transactional && test != t.Name() {
+					before, test = nil, t.Name()
+				}
 				if before != nil {
 					state = before.AppendState(nil)
 				}
@@ -62,6 +70,9 @@ func harness(brokers []string, o Options) sinktest.Harness {
 			return name
 		},
 		Read: func(t testing.TB, topic string, p int32) []sinktest.Stored {
+			if o.Delivery == Transactional {
+				return readCommittedPartition(t, brokers, topic, p)
+			}
 			return readPartition(t, brokers, topic, p)
 		},
 		Partitions: 6,
@@ -89,9 +100,20 @@ func withAdmin(t testing.TB, brokers []string, f func(context.Context, *kadm.Cli
 // readPartition returns everything that a partition holds now, read by another client.
 func readPartition(t testing.TB, brokers []string, topic string, p int32) []sinktest.Stored {
 	t.Helper()
+	return readTo(t, brokers, topic, p, (*kadm.Client).ListEndOffsets)
+}
+
+// readCommittedPartition returns what a partition holds up to its last stable offset, without what was aborted.
+func readCommittedPartition(t testing.TB, brokers []string, topic string, p int32) []sinktest.Stored {
+	t.Helper()
+	return readTo(t, brokers, topic, p, (*kadm.Client).ListCommittedOffsets, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+}
+
+func readTo(t testing.TB, brokers []string, topic string, p int32, upTo func(*kadm.Client, context.Context, ...string) (kadm.ListedOffsets, error), opts ...kgo.Opt) []sinktest.Stored {
+	t.Helper()
 	var end int64
 	withAdmin(t, brokers, func(ctx context.Context, c *kadm.Client) error {
-		ends, err := c.ListEndOffsets(ctx, topic)
+		ends, err := upTo(c, ctx, topic)
 		if err == nil {
 			err = ends.Error()
 		}
@@ -99,7 +121,7 @@ func readPartition(t testing.TB, brokers []string, topic string, p int32) []sink
 		end = o.Offset
 		return err
 	})
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.FetchMaxWait(50*time.Millisecond), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().AtStart()}}))
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...), kgo.FetchMaxWait(50*time.Millisecond), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().AtStart()}}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +133,15 @@ func readPartition(t testing.TB, brokers []string, topic string, p int32) []sink
 			if r.Offset >= end {
 				break
 			}
+			next = r.Offset + 1
+			if r.Attrs.IsControl() {
+				continue
+			}
 			s := sinktest.Stored{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
 			for _, h := range r.Headers {
 				s.Headers = append(s.Headers, sink.Header{Name: h.Key, Value: h.Value})
 			}
 			out = append(out, s)
-			next = r.Offset + 1
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("reading %s/%d: at offset %d of %d: %v", topic, p, next, end, ctx.Err())
@@ -129,6 +154,7 @@ func TestConformanceFake(t *testing.T) {
 	for _, o := range []Options{
 		{RequestsInFlight: 1}, {RequestsInFlight: 5},
 		{RequestsInFlight: 1, Delivery: Sequenced}, {RequestsInFlight: 5, Delivery: Sequenced},
+		{RequestsInFlight: 1, Delivery: Transactional, Topics: Topics{Create: true}}, {RequestsInFlight: 5, Delivery: Transactional, Topics: Topics{Create: true}},
 	} {
 		t.Run(fmt.Sprintf("%s/%d in flight", o.Delivery, o.RequestsInFlight), func(t *testing.T) {
 			c := fakeCluster(t, kfake.NumBrokers(3))

@@ -61,6 +61,11 @@ type lane struct {
 
 	seq *sequence // sequenced delivery; else nil
 
+	// Transactional delivery: part of the open transaction, and known to be so at the coordinator. first is the offset
+	// of the transaction's first batch here, -1 while there is none.
+	member, added bool
+	first         int64
+
 	// stored: up to there the messages were acknowledged in sessions before this one, of which this one gets what follows the
 	// bridge's acknowledgement once more. One message that cannot be sent would else have all around it stored again and again.
 	stored mark
@@ -131,7 +136,7 @@ func (l *lane) sendable() bool {
 	if l.broker == nil || l.waiting != nil || l.draining || len(l.retry) == 0 && l.queue.len() == 0 {
 		return false
 	}
-	if l.seq != nil && !l.synchronised() {
+	if l.seq != nil && !l.synchronised() || l.ses.txn != nil && !l.added {
 		return false
 	}
 	return l.inflight == 0 || l.proven && l.inflight < l.ses.s.o.RequestsInFlight

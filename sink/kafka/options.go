@@ -18,7 +18,7 @@ import (
 const (
 	AtLeastOnce   = "at_least_once" // idempotent within a session, fresh producer id per session
 	Sequenced     = "sequenced"     // exactly once: what is sent again after a restart has the numbers it had
-	Transactional = "transactional"
+	Transactional = "transactional" // exactly once and source transactions whole, for consumers that read committed only
 )
 
 // Limits and defaults of Options. Sizes are bytes.
@@ -27,6 +27,9 @@ const (
 	DefaultMaxInFlightMessages = 50_000
 	DefaultBatchBytes          = 1_000_000
 	DefaultRequestTimeout      = 10 * time.Second
+	DefaultCommitInterval      = 20 * time.Millisecond
+	DefaultMaxTransactionBytes = 4 << 20
+	DefaultTransactionTimeout  = time.Minute
 	MaxRequestsInFlight        = 5 // the broker remembers the last 5 batches of a producer per partition
 
 	// Brokers cut the connection at socket.request.max.bytes (100 MiB unless
@@ -37,18 +40,25 @@ const (
 // Options configure a Sink. The zero value of a field means its default.
 type Options struct {
 	Brokers  []string // host:port of some brokers; port 9092 if absent
-	Delivery string   // AtLeastOnce (default) or Sequenced
+	Delivery string   // AtLeastOnce (default), Sequenced or Transactional
 	ClientID string   // "binlogmq"
 	TLS      *tls.Config
 	SASL     *SASL
 
-	// Names of the life that Sequenced delivery keeps; required there.
+	// Names of the life that Sequenced delivery keeps, and of the transactional id; required there.
 	Deployment, Destination, Sink string
 
 	Compression      string // none (default), gzip, snappy, lz4, zstd
 	CompressionLevel int    // gzip and lz4 1..9, zstd 1..22; 0: the codec's default (zstd: fastest)
 
-	Topics Topics
+	Topics Topics // the cursor topic of Transactional delivery is created as they are, but for its single partition
+
+	// Transactional delivery only. A commit follows the one before not sooner than CommitInterval, unless MaxTransactionBytes
+	// of payload are in the transaction or Publish waits for room. A source transaction larger than that, or that takes longer than half of
+	// TransactionTimeout to come, is spread over several Kafka transactions. MaxTransactionBytes is at most MaxInFlightBytes.
+	CommitInterval      time.Duration // DefaultCommitInterval; negative: none
+	MaxTransactionBytes int64         // DefaultMaxTransactionBytes, or half of MaxInFlightBytes where that is less
+	TransactionTimeout  time.Duration // after which the brokers abort; DefaultTransactionTimeout
 
 	// Bounds of what is accepted and not done, in payload bytes and messages; Publish
 	// blocks at either. One message larger than MaxInFlightBytes is accepted when nothing
@@ -78,6 +88,10 @@ type Options struct {
 
 	// without takes a guard of sequenced delivery away, to show in tests that it matters.
 	without guard
+
+	// watchEvery is how often Transactional delivery looks for partitions that hang (10 s), hangAfter how long the last stable
+	// offset must stand still for that (30 s).
+	watchEvery, hangAfter time.Duration
 }
 
 type guard uint8
@@ -86,6 +100,7 @@ const (
 	nothing        guard = iota
 	searching            // a lane goes on where the cursor says, whatever the log holds
 	fixedNumbering       // the next sequence the broker wants goes to whatever message comes next
+	skipping             // what the cursor record covers is published again
 )
 
 // SASL authenticates the connections.
@@ -127,14 +142,12 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	case "":
 		o.Delivery = AtLeastOnce
 	case AtLeastOnce:
-	case Sequenced:
+	case Sequenced, Transactional:
 		if o.Deployment == "" || o.Destination == "" || o.Sink == "" {
 			bad("delivery: %s needs the names of deployment, destination and sink", o.Delivery)
 		}
-	case Transactional:
-		bad("delivery: %s comes with a later version; use %s or %s", o.Delivery, Sequenced, AtLeastOnce)
 	default:
-		bad("delivery: unknown value %q; use %s or %s", o.Delivery, Sequenced, AtLeastOnce)
+		bad("delivery: unknown value %q; use %s, %s or %s", o.Delivery, Sequenced, Transactional, AtLeastOnce)
 	}
 	if o.Compression == "" {
 		o.Compression = "none"
@@ -147,12 +160,27 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	}
 	setDefault(&o.ClientID, "binlogmq")
 	setDefault(&o.MaxInFlightBytes, DefaultMaxInFlightBytes)
+	if o.Delivery == Transactional { // a source transaction of many small rows must fit in
+		setDefault(&o.MaxInFlightMessages, 10*DefaultMaxInFlightMessages)
+	}
 	setDefault(&o.MaxInFlightMessages, DefaultMaxInFlightMessages)
 	setDefault(&o.BatchBytes, DefaultBatchBytes)
 	setDefault(&o.RequestBytes, 4*o.BatchBytes)
 	setDefault(&o.RequestsInFlight, 1)
 	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
 	setDefault(&o.MetadataInterval, 5*time.Minute)
+	setDefault(&o.CommitInterval, DefaultCommitInterval)
+	setDefault(&o.MaxTransactionBytes, max(1, min(DefaultMaxTransactionBytes, o.MaxInFlightBytes/2)))
+	setDefault(&o.TransactionTimeout, DefaultTransactionTimeout)
+	if o.MaxTransactionBytes < 0 || o.MaxTransactionBytes > o.MaxInFlightBytes {
+		bad("max transaction bytes: %d is not within 1 and the bound in flight, %d", o.MaxTransactionBytes, o.MaxInFlightBytes)
+	}
+	if o.TransactionTimeout < time.Second || o.TransactionTimeout > time.Hour {
+		bad("transaction timeout: %v is not within 1s and 1h", o.TransactionTimeout)
+	}
+	if o.CommitInterval > o.TransactionTimeout/2 {
+		bad("commit interval: %v is more than half of the transaction timeout, %v", o.CommitInterval, o.TransactionTimeout)
+	}
 	if o.MaxInFlightBytes < 0 || o.MaxInFlightMessages < 0 {
 		bad("the bounds in flight must be positive")
 	}
@@ -173,6 +201,8 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	}
 	setDefault(&o.slowAfter, 2*time.Second)
 	setDefault(&o.disagreeAfter, time.Minute)
+	setDefault(&o.watchEvery, 10*time.Second)
+	setDefault(&o.hangAfter, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

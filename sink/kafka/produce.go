@@ -17,7 +17,7 @@ const (
 
 // appendProduceHeader appends everything of a Produce request before its topics,
 // with room for the size in front and for the number of topics at the end.
-func appendProduceHeader(dst []byte, version int16, correlation int32, clientID string, timeoutMs int32) []byte {
+func appendProduceHeader(dst []byte, version int16, correlation int32, clientID, transactionalID string, timeoutMs int32) []byte {
 	be := binary.BigEndian
 	dst = append(dst, 0, 0, 0, 0)
 	dst = be.AppendUint16(dst, produceKey)
@@ -25,7 +25,12 @@ func appendProduceHeader(dst []byte, version int16, correlation int32, clientID 
 	dst = be.AppendUint32(dst, uint32(correlation))
 	dst = be.AppendUint16(dst, uint16(len(clientID)))
 	dst = append(dst, clientID...)
-	dst = be.AppendUint16(dst, 0xffff) // transactional id: none
+	if transactionalID == "" {
+		dst = be.AppendUint16(dst, 0xffff) // none
+	} else {
+		dst = be.AppendUint16(dst, uint16(len(transactionalID)))
+		dst = append(dst, transactionalID...)
+	}
 	dst = be.AppendUint16(dst, 0xffff) // acks: all in-sync replicas
 	dst = be.AppendUint32(dst, uint32(timeoutMs))
 	return append(dst, 0, 0, 0, 0)

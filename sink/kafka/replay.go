@@ -46,13 +46,16 @@ func (s *Sink) Recount(ctx context.Context, topics []string) (map[string]int32, 
 // Replayed implements sink.Replayer: the life knows every topic that it was used with, and the log how
 // far each partition has come.
 func (s *Sink) Replayed(ctx context.Context) (passed func() bool, err error) {
-	if s.book == nil {
+	if s.alive == nil {
 		return nil, nil
 	}
 	select {
 	case <-s.alive:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+	if s.tally != nil {
+		return s.tally.replayed(), nil
 	}
 	l, accounts := s.book.snapshot()
 	type tail struct {

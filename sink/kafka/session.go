@@ -28,6 +28,7 @@ type session struct {
 	msgs    atomic.Int64  // accepted and not done
 	bytes   atomic.Int64  // their payload
 	retries *atomic.Int64
+	txn     *transactor // transactional delivery; nil with other kinds
 
 	mu         sync.Mutex
 	err        error // why it ended; nil while it lives
@@ -61,6 +62,12 @@ func newSession(s *Sink) *session {
 		refresh: map[string]struct{}{},
 	}
 	ses.ctx, ses.cancel = context.WithCancelCause(context.Background())
+	if s.tally != nil {
+		ses.txn = newTransactor(ses)
+		ses.wg.Add(2)
+		go ses.txn.run()
+		go ses.txn.watch()
+	}
 	ses.wg.Add(1)
 	go ses.manage()
 	return ses
@@ -103,6 +110,9 @@ func (ses *session) fail(err error) {
 			rest = l.drain(rest)
 		}
 	}
+	if ses.txn != nil {
+		rest = ses.txn.drain(rest)
+	}
 	ses.cancel(err)
 	ses.mu.Unlock()
 	ses.done(rest, err)
@@ -115,6 +125,10 @@ func (ses *session) done(entries []entry, err error) {
 	}
 	n, size := int64(len(entries)), int64(0)
 	for i := range entries {
+		if entries[i].m.Owner == nil { // a cursor record, which nobody counts
+			n--
+			continue
+		}
 		size += int64(entries[i].payload)
 		entries[i].m.Done(err)
 	}
@@ -168,6 +182,9 @@ func (ses *session) lane(t *topicLanes, partition int32) (*lane, error) {
 		l = &lane{ses: ses, t: t.t, partition: partition}
 		if t.t.confirmed != nil {
 			l.stored = t.t.confirmed[partition]
+		}
+		if ses.txn != nil {
+			l.stored, l.first = ses.txn.resume, -1
 		}
 		if book := ses.s.book; book != nil {
 			l.seq = &sequence{c: &t.t.account.counters[partition]}
@@ -256,12 +273,17 @@ func (ses *session) manage() {
 
 // start gets a producer id. It retries until the session ends.
 func (ses *session) start() bool {
-	if book := ses.s.book; book != nil {
+	if ses.s.alive != nil {
 		select {
 		case <-ses.s.alive:
 		case <-ses.ctx.Done():
 			return false
 		}
+	}
+	if ses.txn != nil {
+		return ses.takeOver()
+	}
+	if book := ses.s.book; book != nil {
 		// I8: a restart takes up the same producer id and epoch; the sequences tell what is a repetition.
 		l := book.identity()
 		ses.mu.Lock()

@@ -20,8 +20,11 @@ type Sink struct {
 
 	// Sequenced delivery only.
 	book  *book         // nil with other kinds
-	alive chan struct{} // closed when Restore has given the book a life
+	alive chan struct{} // closed when Restore has given the book a life, or the tally a generation
 	runs  []run         // of the Publish under way
+
+	tally  *tally // transactional delivery; nil with other kinds
+	counts transactionCounts
 
 	mu       sync.Mutex
 	topics   map[string]*topic
@@ -49,6 +52,9 @@ func New(o Options) (*Sink, error) {
 	}
 	if o.Delivery == Sequenced {
 		s.book, s.alive = &book{}, make(chan struct{})
+	}
+	if o.Delivery == Transactional {
+		s.tally, s.alive = newTally(), make(chan struct{})
 	}
 	s.ses = newSession(s)
 	return s, nil
@@ -85,6 +91,9 @@ func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
 	if s.book != nil {
 		return s.publishNumbered(ctx, ses, msgs)
 	}
+	if s.tally != nil {
+		return s.publishGrouped(ctx, ses, msgs)
+	}
 	return s.publish(ctx, ses, msgs, nil)
 }
 
@@ -101,6 +110,9 @@ func (s *Sink) publish(ctx context.Context, ses *session, msgs []sink.Message, n
 			ses.mu.Lock()
 		}
 		for ses.err == nil && !ses.fits(size) {
+			if ses.txn != nil {
+				ses.txn.press()
+			}
 			ses.mu.Unlock()
 			select {
 			case <-ses.space:
@@ -154,6 +166,10 @@ func (s *Sink) publish(ctx context.Context, ses *session, msgs []sink.Message, n
 		}
 		ses.msgs.Add(1)
 		ses.bytes.Add(int64(size))
+		if ses.txn != nil {
+			ses.txn.accept(l, newEntry(m, size), m.More)
+			continue
+		}
 		l.queue.push(newEntry(m, size))
 		if !l.listed {
 			l.poke()
@@ -169,8 +185,20 @@ func (ses *session) fits(size int) bool {
 	return n == 0 || n < ses.s.o.MaxInFlightMessages && ses.bytes.Load()+int64(size) <= ses.s.o.MaxInFlightBytes
 }
 
-// Flush implements sink.Sink.
+// Flush implements sink.Sink. With transactional delivery it commits what was published, even in
+// the midst of a source transaction.
 func (s *Sink) Flush(ctx context.Context) error {
+	if t := s.transactor(); t != nil {
+		t.ses.mu.Lock()
+		t.flushing = true
+		t.settle()
+		t.ses.mu.Unlock()
+	}
+	return s.awaitIdle(ctx)
+}
+
+// awaitIdle waits until all that was accepted is done.
+func (s *Sink) awaitIdle(ctx context.Context) error {
 	ses, err := s.session()
 	if err != nil {
 		return err
@@ -236,6 +264,9 @@ func (s *Sink) Status() sink.Status {
 		InFlight: ses.msgs.Load(),
 		Bytes:    ses.bytes.Load(),
 		Retries:  s.retries.Load(),
+		Commits:  s.counts.commits.Load(),
+		Spread:   s.counts.spread.Load(),
+		Hanging:  s.counts.hanging.Load(),
 	}
 	ses.mu.Lock()
 	if ses.err != nil || ses.troubled > 0 {

@@ -133,7 +133,7 @@ func (s *Sink) learnTopic(ctx context.Context, name string, created *bool) (*top
 		return nil, again(topicError(name, errors.New("shows no partitions yet")))
 	default:
 		t := &topic{name: name, partitions: int32(len(m.Partitions)), batchBytes: s.o.BatchBytes}
-		if s.book == nil {
+		if s.o.Delivery == AtLeastOnce {
 			t.confirmed = make([]mark, t.partitions)
 		}
 		if s.book != nil {
@@ -216,7 +216,11 @@ func (s *Sink) createRequest(name string, validateOnly bool) *createtopics.Reque
 	if s.o.Topics.ReplicationFactor > 0 {
 		t.ReplicationFactor = s.o.Topics.ReplicationFactor
 	}
-	for k, v := range s.o.Topics.Configs {
+	configs := s.o.Topics.Configs
+	if s.tally != nil && name == s.cursorTopic() {
+		t.NumPartitions, configs = 1, cursorConfigs(configs)
+	}
+	for k, v := range configs {
 		t.Configs = append(t.Configs, createtopics.RequestConfig{Name: k, Value: v})
 	}
 	slices.SortFunc(t.Configs, func(a, b createtopics.RequestConfig) int {
