@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/store"
 )
 
@@ -45,6 +46,7 @@ type sub struct {
 	filter  string
 	matcher Matcher
 	cursor  event.Cursor  // acknowledged
+	skips   []meta.Skip   // saved with the cursor; whoever makes the source obeys them
 	lazy    LazyState     // where cursor.State comes from; nil: cursor.State is it
 	cut     int64         // ordinals up to this one are done already and not handed out
 	feed    *feed         // nil until reading begins
@@ -402,6 +404,9 @@ const maxVerdicts = 4096
 
 // wants says whether the subscription's filter takes the table.
 func (s *sub) wants(t *event.Table) bool {
+	if t == nil {
+		return false // row changes that the source passes over by order: only their numbers count
+	}
 	if s.matcher == nil {
 		return true
 	}

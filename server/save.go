@@ -62,7 +62,7 @@ func (d *destination) save(ctx context.Context, s *sub, need int64, last bool) e
 		defer d.mu.Unlock()
 		return d.fatal // I8
 	}
-	r := &meta.Record{Filter: s.filter, BatchFloor: s.nextID - 1, SavedAt: d.s.clock.Now()}
+	r := &meta.Record{Filter: s.filter, BatchFloor: s.nextID - 1, SavedAt: d.s.clock.Now(), Skips: s.skips}
 	if !last {
 		r.BatchFloor += idBlock
 	}

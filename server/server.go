@@ -324,14 +324,14 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 		if err != nil {
 			return nil, false, err
 		}
-		x.nextID = old.nextID
+		x.nextID, x.skips = old.nextID, old.skips
 	} else {
 		r, err := d.s.store.Load(ctx, id)
 		switch {
 		case err == nil:
-			x.cursor, x.nextID = r.Cursor, r.BatchFloor+1
+			x.cursor, x.nextID, x.skips = r.Cursor, r.BatchFloor+1, r.Skips
 		case errors.Is(err, meta.ErrNotFound):
-			if x.cursor, err = d.firstCursor(ctx); err != nil {
+			if x.cursor, x.skips, err = d.firstCursor(ctx); err != nil {
 				return nil, false, err // the source's errors say where they come from
 			}
 		default:
@@ -346,25 +346,31 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 	return x, false, nil
 }
 
-// firstCursor returns where a new subscription begins.
-func (d *destination) firstCursor(ctx context.Context) (event.Cursor, error) {
+// firstCursor returns where a new subscription begins, and the destination's skips.
+func (d *destination) firstCursor(ctx context.Context) (event.Cursor, []meta.Skip, error) {
 	var first event.Cursor
+	var skips []meta.Skip
 	found := false
-	consider := func(c event.Cursor) {
+	consider := func(c event.Cursor, more []meta.Skip) {
 		if !found || c.Ordinal < first.Ordinal {
 			first, found = transactionEnd(c), true
+		}
+		for _, k := range more {
+			if !slices.Contains(skips, k) {
+				skips = append(skips, k)
+			}
 		}
 	}
 	d.mu.Lock()
 	known := make(map[string]bool)
 	for name, x := range d.subs {
 		known[name] = true
-		consider(x.cursor)
+		consider(x.cursor, x.skips)
 	}
 	d.mu.Unlock()
 	ids, err := d.s.store.List(ctx, d.name)
 	if err != nil {
-		return event.Cursor{}, err
+		return event.Cursor{}, nil, err
 	}
 	for _, id := range ids {
 		if known[id.Client] {
@@ -375,15 +381,15 @@ func (d *destination) firstCursor(ctx context.Context) (event.Cursor, error) {
 			continue
 		}
 		if err != nil {
-			return event.Cursor{}, err
+			return event.Cursor{}, nil, err
 		}
-		consider(r.Cursor)
+		consider(r.Cursor, r.Skips)
 	}
 	if found {
-		return first, nil
+		return first, skips, nil
 	}
 	c, err := d.src.Start(ctx)
-	return transactionEnd(c), err
+	return transactionEnd(c), nil, err
 }
 
 // Unsubscribe disconnects the subscription and forgets its cursor.
