@@ -73,6 +73,8 @@ type Bridge struct {
 	recipe      *Recipe
 	fingerprint string
 	stateful    sink.Stateful // Options.Sink, if it keeps state
+
+	transactional sink.Transactional // Options.Sink, if it keeps source transactions whole
 	drains      bool          // it makes sure by itself that a change of configuration leaves nothing to be replayed
 
 	stats   stats
@@ -118,6 +120,9 @@ func New(o Options) (*Bridge, error) {
 		b.stateful = s
 		_, forgets := s.(sink.Forgetful)
 		b.drains = !forgets
+	}
+	if s, ok := o.Sink.(sink.Transactional); ok && s.KeepsTransactions() {
+		b.transactional = s
 	}
 	b.cut, b.cutNow = context.WithCancel(context.Background())
 	return b, nil

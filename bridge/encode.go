@@ -23,6 +23,7 @@ type slab struct {
 	payload int64 // bytes of all messages
 	size    int64 // bytes of memory, as the window counts them
 	small   bool  // taken from smallSlabs
+	ended   bool  // the transaction of the messages before its first one has ended; for a sink.Transactional
 
 	chunk  *chunk
 	left   atomic.Int64 // messages not done
@@ -68,7 +69,7 @@ func (s *slab) recycle() {
 	clear(s.msgs)
 	clear(s.hdrs)
 	s.msgs, s.hdrs, s.buf = s.msgs[:0], s.hdrs[:0], s.buf[:0]
-	s.chunk, s.rows, s.payload, s.size = nil, 0, 0, 0
+	s.chunk, s.rows, s.payload, s.size, s.ended = nil, 0, 0, 0, false
 	s.failed.Store(false)
 	switch m := s.memory(); {
 	case s.small && m <= smallSlab:
@@ -81,7 +82,7 @@ func (s *slab) recycle() {
 // part is one event of a chunk.
 type part struct {
 	e *event.Event
-	p *plan // nil for DDL
+	p *plan // nil for DDL and transaction ends
 }
 
 // chunk is one task of encoding: some events of one batch, in order. An event
@@ -92,6 +93,7 @@ type chunk struct {
 	parts   []part
 	raw     int64
 	err     error // why encoding ended; set before the nil in out
+	ended   bool  // as in slab, behind the last one; set before the nil in out
 
 	claimed atomic.Bool  // somebody encodes it
 	out     chan *slab   // what a worker has encoded; nil = end. A chunk without out only carries err
@@ -126,7 +128,7 @@ func (c *chunk) drop() {
 	case left == 0:
 		se, ticket, ok := c.session, c.ticket, !c.failed.Load()
 		clear(c.parts)
-		c.parts, c.err = c.parts[:0], nil
+		c.parts, c.err, c.ended = c.parts[:0], nil, false
 		c.failed.Store(false)
 		se.chunks.Put(c)
 		se.chunkDone(ticket, ok)
@@ -182,15 +184,19 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 	var stop error
 	for i := range c.parts {
 		p := &c.parts[i]
-		if p.e.Kind == event.DDL {
+		switch p.e.Kind {
+		case event.DDL:
 			stop = held(x.ddl(p.e), p.e.Ordinal)
-		} else {
+		case event.End:
+			x.end()
+		default:
 			stop = x.rows(p.e, p.p)
 		}
 		if stop != nil {
 			break
 		}
 	}
+	c.ended = x.s != nil && len(x.s.msgs) == 0 && x.s.ended
 	// I3: what comes before a row that cannot be sent is sent, or it would be lost to
 	// whoever moves the cursor behind that row.
 	if x.s != nil && len(x.s.msgs) > 0 {
@@ -199,6 +205,15 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 		}
 	}
 	return stop
+}
+
+// end marks the end of a source transaction.
+func (x *encoder) end() {
+	if n := len(x.s.msgs); n > 0 {
+		x.s.msgs[n-1].More = false
+	} else {
+		x.s.ended = true
+	}
 }
 
 // fresh takes a new slab.

@@ -178,6 +178,7 @@ func (x *encoder) put(o *outgoing, to *target, value []byte, sub uint16, extra s
 	s.msgs = append(s.msgs, sink.Message{
 		Topic: to.topic, Partition: part, SubIndex: sub, Sequence: seq, Time: o.e.Txn.Time / 1000,
 		Key: o.key, Value: value, Headers: s.hdrs[start:len(s.hdrs):len(s.hdrs)], Owner: s,
+		More: o.r != nil && x.b.transactional != nil, // until its transaction's end is met
 	})
 	m := &s.msgs[len(s.msgs)-1]
 	s.payload += int64(m.Size())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
@@ -31,6 +32,7 @@ type session struct {
 	chunks      sync.Pool     // of this session: its workers may hold chunks that others use by now
 	encoded     atomic.Int64  // bytes of slabs that are not done
 	outstanding atomic.Int64  // slabs published and not done
+	unpublished atomic.Int64  // chunks lined up and not published whole
 	idle        chan struct{} // signalled when outstanding falls to 0
 	room        chan struct{} // signalled when the window may have room
 	acks        chan struct{} // signalled when the ledger may have a ready batch
@@ -208,13 +210,24 @@ func (s *session) awaitRoom(ctx context.Context) bool {
 		if batches < s.b.o.WindowBatches && bytes+s.encoded.Load() < s.b.o.WindowBytes {
 			return ctx.Err() == nil
 		}
+		var later <-chan time.Time
+		if t := s.b.transactional; t != nil {
+			if s.unpublished.Load() == 0 {
+				t.Yield() // or the rest of a large transaction is waited for, which does not fit
+			}
+			later = time.After(yieldPeriod)
+		}
 		select {
 		case <-s.room:
+		case <-later:
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
+
+// yieldPeriod is how often a full window is looked at for a sink that waits for the end of a transaction.
+const yieldPeriod = 5 * time.Millisecond
 
 // take enters a batch into the ledger and lines up its chunks; false ends the intake.
 func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *planner) bool {
@@ -267,6 +280,10 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 				return s.stuck(intake, ctx, c, e, err)
 			}
 			s.b.ddlTo.Store(&to)
+		case event.End:
+			if s.b.transactional == nil {
+				continue
+			}
 		default:
 			continue
 		}
@@ -354,6 +371,7 @@ func (s *session) line(ctx context.Context, c *chunk) bool {
 	if !poison {
 		c.claimed.Store(false)
 	}
+	s.unpublished.Add(1)
 	select {
 	case s.order <- c:
 	case <-ctx.Done():
@@ -450,8 +468,12 @@ func (s *session) publish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if c.ended {
+			s.b.transactional.EndTransaction()
+		}
 		s.mark(c.ticket)
 		c.drop()
+		s.unpublished.Add(-1)
 	}
 }
 
@@ -498,7 +520,11 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 
 // finish waits for the confirmation of everything published and acknowledges it.
 func (s *session) finish(ctx context.Context) error {
-	if err := s.b.o.Sink.Flush(ctx); err != nil {
+	flush := s.b.o.Sink.Flush
+	if t := s.b.transactional; t != nil {
+		flush = t.Finish // a transaction of which only a part has come is not to be seen
+	}
+	if err := flush(ctx); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
 	if err := s.settled(ctx); err != nil {

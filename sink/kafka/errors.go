@@ -34,9 +34,9 @@ const (
 	codeTransactionalIDNotAuth = 53
 	codeNotAttempted           = 55
 
-	codeUnknownProducer    = 59
-	codeFenced             = 90
-	codeNoError            = 0
+	codeUnknownProducer = 59
+	codeFenced          = 90
+	codeNoError         = 0
 )
 
 // Error is an error code that a broker answered with.
