@@ -145,6 +145,7 @@ func TestConformance(t *testing.T) {
 func TestGolden(t *testing.T) {
 	for name, o := range map[string]Options{"default": {}, "readable": {Binary: "base64", Enum: "label", Location: time.FixedZone("", 8*3600)}} {
 		codectest.Golden(t, "testdata/"+name+".golden", newCodec(t, o))
+		codectest.GoldenStubs(t, "testdata/"+name+"_stub.golden", newCodec(t, o))
 	}
 }
 

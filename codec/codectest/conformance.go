@@ -41,13 +41,14 @@ type Format struct {
 
 // Run holds a codec to what is demanded of all of them: valid JSON in UTF-8 on
 // one line, values that read back, absent never null, `old` with the changed
-// columns alone, complete and stable keys, the same bytes every time (I5),
+// columns alone, complete and stable keys, stubs, the same bytes every time (I5),
 // errors instead of guesses (I3), no allocation.
 func Run(t *testing.T, f Format) {
 	t.Run("values", f.values)
 	t.Run("partial images", f.partial)
 	t.Run("keys", f.keys)
 	t.Run("ddl", f.ddl)
+	t.Run("stubs", f.stubs)
 	t.Run("errors", f.errors)
 	t.Run("concurrent", f.concurrent)
 }

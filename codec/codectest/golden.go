@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/binlogmq/binlogmq/codec"
@@ -58,28 +56,7 @@ func Golden(t *testing.T, file string, c codec.Codec) {
 		}
 		fmt.Fprintf(&out, "# ddl\n%s\n", v)
 	}
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (run with -update to write it)", err)
-	}
-	got := bytes.Split(out.Bytes(), []byte("\n"))
-	for i, line := range bytes.Split(want, []byte("\n")) {
-		if i >= len(got) || !bytes.Equal(got[i], line) {
-			t.Fatalf("%s:%d\n got %s\nwant %s", file, i+1, got[min(i, len(got)-1)], line)
-		}
-	}
-	if out.Len() != len(want) {
-		t.Fatalf("%s: %d bytes written, %d expected", file, out.Len(), len(want))
-	}
+	golden(t, file, out.Bytes())
 }
 
 // Keys returns the keys of a JSON object in the order in which they stand.

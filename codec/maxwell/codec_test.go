@@ -137,6 +137,7 @@ func TestConformance(t *testing.T) {
 func TestGolden(t *testing.T) {
 	codectest.Golden(t, "testdata/default.golden", newCodec(t, Defaults()))
 	codectest.Golden(t, "testdata/everything.golden", newCodec(t, everything()))
+	codectest.GoldenStubs(t, "testdata/stub.golden", newCodec(t, Defaults()))
 }
 
 func FuzzRow(f *testing.F) { codectest.Fuzz(f, newCodec(f, Defaults())) }
