@@ -188,6 +188,7 @@ destinations:
   - name: %s
     source: { address: %q, user: %s, password: %s, server_id: %d }
     tables: ["%s.*"]
+    start: earliest
     ring: { bytes: 1MiB, events: 512 }
     sinks:
 `, filepath.Join(t.TempDir(), "meta"), r.schema, database, r.db.ReplUser, r.db.ReplPassword, 1_000_000_000+r.rng.IntN(1_000_000_000), r.schema)

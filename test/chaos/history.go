@@ -125,7 +125,7 @@ func (a *audit) Add(m workload.Message) error {
 	undone := a.h.undone[id]
 	a.h.mu.Unlock()
 	switch {
-	case undone:
+	case !committed && undone: // what was rolled back may be done again, as the delete of a row
 		a.wrong(&a.Uncommitted, &m, "this was rolled back")
 	case !committed:
 		a.wrong(&a.Uncommitted, &m, "nobody committed this")

@@ -15,7 +15,7 @@ func TestAuditIsNotBlind(t *testing.T) {
 		return record{change{op, int64(tag)}, digest("counters", row{"id": fmt.Sprint(id), "tag": fmt.Sprint(tag)})}
 	}
 	h.settle([]record{rec('i', 1, 10), rec('u', 1, 20), rec('d', 1, 20), rec('i', 2, 30)}, true)
-	h.settle([]record{rec('u', 2, 40)}, false)
+	h.settle([]record{rec('u', 2, 40), rec('d', 1, 20)}, false) // the delete was tried before it was committed
 	msg := func(seq int, op string, id, tag int) workload.Message {
 		return workload.Message{Topic: "t", Key: fmt.Append(nil, id), Headers: map[string]string{"seq": fmt.Sprint(seq)},
 			Value: fmt.Appendf(nil, `{"database":"s","table":"counters","type":%q,"data":{"id":%d,"tag":%d}}`, op, id, tag)}
