@@ -41,6 +41,9 @@ type Sink struct {
 	InFlight    int64   `json:"in_flight_messages"`
 	FlightBytes int64   `json:"in_flight_bytes"`
 	Retries     int64   `json:"retries"`   // requests repeated
+	Commits     int64   `json:"commits"`   // Kafka transactions committed
+	Spread      int64   `json:"spread_transactions"`
+	Hanging     int64   `json:"hanging_partitions"`
 	Rollbacks   int64   `json:"rollbacks"` // times the sink began again at its acknowledged position
 	Stubs       int64   `json:"stubs"`     // messages above the limit of which a stub was made
 	Splits      int64   `json:"splits"`    // messages above the limit that were split

@@ -97,6 +97,11 @@ type Kafka struct {
 	Topics         KafkaTopics `yaml:"topics"`
 	BatchBytes     Bytes       `yaml:"batch_bytes"`
 	RequestTimeout Duration    `yaml:"request_timeout"`
+
+	// For delivery: transactional only.
+	CommitInterval      Duration `yaml:"commit_interval"`
+	MaxTransactionBytes Bytes    `yaml:"max_transaction_bytes"`
+	TransactionTimeout  Duration `yaml:"transaction_timeout"`
 }
 
 // SASL authenticates against Kafka.
@@ -248,6 +253,11 @@ func (s *Sink) setDefaults() {
 		def(&k.Topics.Create, ptr(true))
 		def(&k.BatchBytes, 1<<20)
 		def(&k.RequestTimeout, Duration(30*time.Second))
+		if k.Delivery == "transactional" {
+			def(&k.CommitInterval, Duration(20*time.Millisecond))
+			def(&k.MaxTransactionBytes, s.Window/2)
+			def(&k.TransactionTimeout, Duration(time.Minute))
+		}
 	}
 	if p := s.Pulsar; p != nil {
 		def(&s.Topic, "persistent://public/default/{schema}.{table}")

@@ -123,7 +123,7 @@ destinations:
     ring: {bytes: 5 apples}
     sinks:
       - name: orders
-        kafka: {brokers: [], delivery: transactional, topics: {partitions: x}}
+        kafka: {brokers: [], delivery: twice, commit_interval: 5ms, topics: {partitions: x}}
         pulsar: {url: "http://x"}
         codec: debezium
         headers: [seq, sequence]
@@ -142,7 +142,7 @@ canal: {listen: ":11111"}
 		"deployment:", "nonsense: unknown key", "stop_timeout:", "destinations[0].source.address[0]:", "destinations[0].source.user:",
 		"destinations[0].source.pasword: unknown key", "destinations[0].tables[0]:", "destinations[0].tables[1]:",
 		"destinations[0].start: start: snapshot comes with a later version", "meta.save_interval:", "destinations[0].ring.bytes:",
-		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", "destinations[0].sinks[0].kafka.delivery: delivery: transactional comes with a later version",
+		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", `destinations[0].sinks[0].kafka.delivery: "twice" is not known`, "destinations[0].sinks[0].kafka.commit_interval: needs delivery: transactional",
 		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].codec: the codec debezium comes",
 		"destinations[0].sinks[0].headers[1]:", "destinations[0].sinks[0].key:", `destinations[1].name: "SHOP" is taken`,
 		"destinations[1].source.password: environment variable NO_SUCH is not set", "destinations[1].sinks: a list is wanted",

@@ -126,6 +126,12 @@ func (f *faults) destination(path string, d *Destination) {
 		}
 		names[strings.ToLower(k.Name)] = true
 		f.sink(at, k)
+		if k := d.Sinks[i].Kafka; k != nil && k.Delivery == "transactional" {
+			// What is not committed stays in the ring and in the window; a commit must not wait for what has no room there.
+			if k.MaxTransactionBytes < 64<<10 || k.MaxTransactionBytes > d.Sinks[i].Window || k.MaxTransactionBytes >= d.Ring.Bytes {
+				f.add(at+".kafka.max_transaction_bytes", "64KiB to the sink's window (%d bytes), and less than ring.bytes (%d)", d.Sinks[i].Window, d.Ring.Bytes)
+			}
+		}
 	}
 }
 
@@ -233,12 +239,8 @@ func (f *faults) kafka(path string, k *Kafka) {
 			f.add(fmt.Sprintf("%s.brokers[%d]", path, i), "%q is not host:port", b)
 		}
 	}
-	switch k.Delivery {
-	case "transactional":
-		f.later(path+".delivery", "delivery: "+k.Delivery)
-	default:
-		f.oneOf(path+".delivery", k.Delivery, "at_least_once", "sequenced")
-	}
+	f.oneOf(path+".delivery", k.Delivery, "at_least_once", "sequenced", "transactional")
+	f.transactions(path, k)
 	f.oneOf(path+".compression", k.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	f.tls(path+".tls", k.TLS)
 	if s := k.SASL; s != nil {
@@ -252,6 +254,25 @@ func (f *faults) kafka(path string, k *Kafka) {
 	}
 	if k.Topics.ReplicationFactor < 0 {
 		f.add(path+".topics.replication_factor", "must be positive, or 0 for the broker's default")
+	}
+}
+
+// transactions checks what only delivery: transactional has.
+func (f *faults) transactions(path string, k *Kafka) {
+	if k.Delivery != "transactional" {
+		for key, set := range map[string]bool{"commit_interval": k.CommitInterval != 0, "max_transaction_bytes": k.MaxTransactionBytes != 0, "transaction_timeout": k.TransactionTimeout != 0} {
+			if set {
+				f.add(path+"."+key, "needs delivery: transactional")
+			}
+		}
+		return
+	}
+	timeout := k.TransactionTimeout.Value()
+	if timeout < time.Second || timeout > 15*time.Minute {
+		f.add(path+".transaction_timeout", "1s to 15m; brokers refuse more than their transaction.max.timeout.ms")
+	}
+	if i := k.CommitInterval.Value(); i < time.Millisecond || i > timeout/2 {
+		f.add(path+".commit_interval", "1ms to half of transaction_timeout")
 	}
 }
 

@@ -91,6 +91,7 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 				Create: *k.Topics.Create, Partitions: k.Topics.Partitions, ReplicationFactor: k.Topics.ReplicationFactor, Configs: k.Topics.Configs,
 			},
 			MaxInFlightBytes: int64(s.Window), BatchBytes: int(k.BatchBytes), RequestTimeout: k.RequestTimeout.Value(), Logger: named,
+			CommitInterval: k.CommitInterval.Value(), MaxTransactionBytes: int64(k.MaxTransactionBytes), TransactionTimeout: k.TransactionTimeout.Value(),
 		}
 		if a := k.SASL; a != nil {
 			o.SASL = &kafka.SASL{Mechanism: a.Mechanism, User: a.User, Password: a.Password.Reveal()}

@@ -325,7 +325,7 @@ func (s *sinkPart) report(now time.Time, sub server.SubscriptionStatus) admin.Si
 	out := admin.Sink{
 		Name: s.cfg.Name, Kind: name, State: b.State.String(),
 		Rows: sub.Rows, Messages: b.Messages, Bytes: b.Bytes, InFlight: b.Sink.InFlight, FlightBytes: b.Sink.Bytes,
-		Retries: b.Sink.Retries, Rollbacks: b.Failures, Stubs: b.Stubs, Splits: b.Splits, DeadLetters: b.DeadLetters, Ordinal: sub.Cursor.Last(), Behind: sub.Lag,
+		Retries: b.Sink.Retries, Commits: b.Sink.Commits, Spread: b.Sink.Spread, Hanging: b.Sink.Hanging, Rollbacks: b.Failures, Stubs: b.Stubs, Splits: b.Splits, DeadLetters: b.DeadLetters, Ordinal: sub.Cursor.Last(), Behind: sub.Lag,
 		CatchingUp: sub.Feed == server.FeedCatchUp || sub.Feed == server.FeedQueued || sub.Feed == server.FeedOwn,
 	}
 	if !sub.OldestEvent.IsZero() {
