@@ -15,6 +15,8 @@
 //   - Statements about accounts and foreign servers (CREATE, ALTER, DROP and RENAME USER, ROLE and SERVER, GRANT,
 //     REVOKE, SET PASSWORD) may carry secrets. They take their ordinal and come as DDL events
 //     whose Raw is nil: there is nothing to publish or to log.
+//   - Statement-format DML stops the stream, unless its text names tables that are not captured and nothing else: that takes its
+//     ordinal, and comes as a DDL event whose Raw is nil, too. MySQL's list of the databases that it may write to must agree.
 //   - Text of other statements is converted to UTF-8 from the client's character set.
 //   - MariaDB's two-phase ALTER comes once, when it commits; its first half is a transaction without content.
 //   - Rows of a MariaDB SEQUENCE are the server's bookkeeping: known by its eight columns, they are not captured.

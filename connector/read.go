@@ -231,6 +231,7 @@ func (r *reader) attempt(ctx context.Context) error {
 			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, Catalog: cat,
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
+		MatchSchema: c.opt.Tables.MatchSchema, Spared: (&sparing{c: c}).tell,
 		Reread: again.read,
 	})
 	defer m.Close()

@@ -27,6 +27,8 @@ type Options struct {
 	Destination string
 	ServerUUID  string                          // of the server that the stream comes from; MariaDB's server id as text
 	Match       func(schema, table string) bool // which tables are captured
+	MatchSchema func(schema string) bool        // whether any table of a schema may be captured; nil: yes
+	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
 	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
@@ -224,7 +226,7 @@ func (m *Machine) step(r *Raw, start, next uint64) error {
 		return m.tableMap(r, start)
 	case TypeXID:
 		return m.xidEvent(r, start, next)
-	case TypeQuery, TypeQueryCompressed:
+	case TypeQuery, TypeQueryCompressed, TypeExecuteLoadQuery:
 		return m.query(r, start, next)
 	case TypeGTID, TypeAnonymousGTID:
 		e, err := ParseGTID(t, r.Body())
@@ -272,8 +274,8 @@ func (m *Machine) step(r *Raw, start, next uint64) error {
 		_, message := ParseIncident(r.Body())
 		return m.stop(start, "the source reports an incident: events are missing from its binlog ("+message+")",
 			"compare the tables with their consumers, then move the cursor behind it with: binlogmq cursor set")
-	case TypeBeginLoadQuery, TypeExecuteLoadQuery, TypeAppendBlock, TypeDeleteFile:
-		return m.statementDML(start, "LOAD DATA")
+	case TypeBeginLoadQuery, TypeAppendBlock, TypeDeleteFile: // the file of a LOAD DATA whose statement comes behind it
+		return nil
 	case TypeStop, TypeIntvar, TypeRand, TypeUserVar, TypeIgnorable, TypeRowsQuery, TypePreviousGTIDs, TypeTransactionContext, TypeViewChange,
 		TypeAnnotateRows, TypeBinlogCheckpoint, TypeMariaGTIDList, TypeStartEncryption:
 		return nil
@@ -495,7 +497,7 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 	if err != nil {
 		return err
 	}
-	s, name := classify(q.Statement)
+	s, name := classify(m.utf8(&q, q.Statement), q.SQLMode) // some sets have bytes of ASCII within characters
 	if m.state == between && s != stmtEmpty {
 		m.open(r, announced, start) // MySQL 5.6 and older without GTIDs
 	}
@@ -536,8 +538,11 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 		return m.savepoint(s, name, start)
 	case stmtDML:
 		if m.state != announced || !emptied(q.Statement) {
-			if err := m.statementDML(start, verb(q.Statement)); err != nil {
+			if s, err = m.dml(&q, start); err != nil {
 				return err
+			}
+			if s == stmtSpared && m.xa.open {
+				return nil // it would take a number that a second reading does not give
 			}
 		}
 	case stmtCreateStart:
@@ -574,9 +579,13 @@ func (m *Machine) savepoint(s statement, name string, start uint64) error {
 
 // standaloneQuery handles the one statement of a MariaDB group without COMMIT.
 func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uint64) error {
+	if s == stmtDML && !m.opt.Scan && !emptied(q.Statement) {
+		var err error
+		if s, err = m.dml(q, start); err != nil {
+			return err
+		}
+	}
 	switch {
-	case s == stmtDML && !m.opt.Scan && !emptied(q.Statement):
-		return m.statementDML(start, verb(q.Statement))
 	case m.maria&mariaCompletedXA != 0:
 		return m.xaEnd(r, q, s, start, next)
 	case m.alter&(mariaExtraStartAlter|mariaExtraRollbackAlter) != 0:
@@ -590,7 +599,7 @@ func (m *Machine) standaloneQuery(r *Raw, q *Query, s statement, start, next uin
 }
 
 func verb(text []byte) string {
-	l := lexer{text}
+	l := lexer{b: text}
 	w := l.next()
 	for w == "(" {
 		w = l.next()
@@ -598,7 +607,7 @@ func verb(text []byte) string {
 	return strings.ToValidUTF8(w[:min(len(w), 32)], "?")
 }
 
-// ddl emits a statement. Those about accounts keep their number, not their text.
+// ddl emits a statement. Those about accounts, and about rows of excluded tables, keep their number, not their text.
 func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	if err := m.begin(r); err != nil {
 		return err
@@ -608,7 +617,7 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	}
 	m.ordinal++
 	text := q.Statement
-	if s == stmtAccount {
+	if s == stmtAccount || s == stmtSpared {
 		text = nil
 	} else if m.opt.Tables != nil {
 		m.opt.Tables.Changed(q.Schema, text)

@@ -332,17 +332,27 @@ type Query struct {
 	Statement []byte
 	Micros    uint32 // fraction of the event's time; 0 when the log does not say
 	Charset   uint16 // collation id of the client that sent the statement; 0 when the log does not say
+	SQLMode   uint64 // of the session; 0 when the log does not say
+
+	// Databases are those whose tables the statement may write to, triggers and functions included, each with a NUL
+	// behind it: MySQL lists them from 5.6 on.
+	Databases []byte
+	Unlisted  bool // MySQL: they are too many to be listed, or foreign keys refer to the table
 }
 
-// ParseQuery parses the body of a QUERY event (type 2), or of MariaDB's
-// QUERY_COMPRESSED event (type 165), whose statement is then memory of its own.
+// ParseQuery parses the body of a QUERY event (type 2), of MariaDB's
+// QUERY_COMPRESSED event (type 165), whose statement is then memory of its own, or of an EXECUTE_LOAD_QUERY event (type 18).
 func ParseQuery(t EventType, body []byte) (Query, error) {
 	c := cursor{b: body}
 	q := Query{ThreadID: c.u32()}
 	c.u32() // duration
 	schema := int(c.u8())
 	q.ErrorCode = c.u16()
-	vars := c.take(int(c.u16()))
+	size := int(c.u16())
+	if t == TypeExecuteLoadQuery {
+		c.take(13) // where the file and its name are
+	}
+	vars := c.take(size)
 	q.Schema = c.take(schema)
 	c.u8()
 	if c.bad {
@@ -367,7 +377,11 @@ func (q *Query) statusVars(b []byte) {
 		switch c.u8() {
 		case 0, 3, 10: // flags, auto_increment, master data written
 			c.take(4)
-		case 1, 9, 17: // sql_mode, tables for update, DDL's transaction number
+		case 1:
+			if mode := c.u64(); !c.bad {
+				q.SQLMode = mode
+			}
+		case 9, 17: // tables for update, DDL's transaction number
 			c.take(8)
 		case 2: // catalog with a NUL
 			c.take(int(c.u8()) + 1)
@@ -384,12 +398,18 @@ func (q *Query) statusVars(b []byte) {
 		case 11: // invoker
 			c.take(int(c.u8()))
 			c.take(int(c.u8()))
-		case 12: // databases touched
-			if n := c.u8(); n != 254 {
+		case 12: // databases touched; 254: too many, or some that cascades reach
+			if n := c.u8(); n == 254 {
+				q.Unlisted = true
+			} else {
+				all := c.b
 				for ; n > 0 && !c.bad; n-- {
 					i := bytes.IndexByte(c.b, 0)
 					c.take(i + 1)
 					c.bad = c.bad || i < 0
+				}
+				if !c.bad {
+					q.Databases = all[:len(all)-len(c.b)]
 				}
 			}
 		case 13, 128: // microseconds, MySQL's and MariaDB's code

@@ -86,12 +86,12 @@ func TestClassify(t *testing.T) {
 		"/*":                                                             stmtEmpty,
 		"/*!":                                                            stmtEmpty,
 	} {
-		if got, _ := classify([]byte(text)); got != want {
+		if got, _ := classify([]byte(text), 0); got != want {
 			t.Errorf("%q is %v, want %v", text, got, want)
 		}
 	}
 	for text, want := range map[string]string{"SAVEPOINT `a b`": "A B", "ROLLBACK TO SAVEPOINT x": "X", `RELEASE SAVEPOINT "x"`: "X"} {
-		if _, got := classify([]byte(text)); got != want {
+		if _, got := classify([]byte(text), 0); got != want {
 			t.Errorf("%q names %q", text, got)
 		}
 	}
@@ -283,7 +283,7 @@ func FuzzParsers(f *testing.F) {
 		_, _, _ = ParseHeartbeatV2(body)
 		_, _ = ParseIncident(body)
 		if q, err := ParseQuery(et, body); err == nil {
-			_, _ = classify(q.Statement)
+			_, _ = classify(q.Statement, q.SQLMode)
 			_ = verb(q.Statement)
 		}
 		if m, err := ParseTableMap(body); err == nil {
@@ -350,5 +350,10 @@ func FuzzMachine(f *testing.F) {
 
 func FuzzClassify(f *testing.F) {
 	f.Add("CREATE OR REPLACE /*!40000 TABLE */ `a``b` (x INT COMMENT 'it''s') SELECT 1 -- x")
-	f.Fuzz(func(t *testing.T, s string) { _, _ = classify([]byte(s)) })
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, mode := range []uint64{0, modeAnsiQuotes, modeNoBackslashEscapes} {
+			_, _ = classify([]byte(s), mode)
+			_, _ = written([]byte(s), mode)
+		}
+	})
 }

@@ -23,6 +23,7 @@ const (
 	stmtXACommit                     //
 	stmtXARollback                   //
 	stmtAccount                      // users, rights and foreign servers: may carry secrets
+	stmtSpared                       // stmtDML that leaves captured tables alone
 	stmtDML                          // changes rows, or may do so, as text
 	stmtCreateStart                  // CREATE TABLE ... START TRANSACTION: the CREATE of a CREATE TABLE ... SELECT
 )
@@ -30,21 +31,37 @@ const (
 // String is for error messages and logs.
 func (s statement) String() string {
 	return [...]string{"DDL", "comment", "BEGIN", "COMMIT", "ROLLBACK", "ROLLBACK TO", "SAVEPOINT", "RELEASE SAVEPOINT", "XA START", "XA END",
-		"XA PREPARE", "XA COMMIT", "XA ROLLBACK", "account statement", "DML", "CREATE ... START TRANSACTION"}[s]
+		"XA PREPARE", "XA COMMIT", "XA ROLLBACK", "account statement", "DML of excluded tables", "DML", "CREATE ... START TRANSACTION"}[s]
 }
 
 // control reports whether the statement is transaction control, which takes no ordinal.
 func (s statement) control() bool { return s >= stmtEmpty && s <= stmtXARollback }
 
+// Bits of sql_mode that decide how a statement is read; they are the same in MySQL and MariaDB.
+const (
+	modeAnsiQuotes         = 1 << 2
+	modeNoBackslashEscapes = 1 << 20
+)
+
 // lexer walks over the tokens of a statement, without comments. It knows as
-// much of SQL as every server version and sql_mode agrees on.
+// much of SQL as every server version agrees on.
 type lexer struct {
-	b []byte
+	b    []byte
+	mode uint64 // sql_mode of the session that ran the statement
 }
 
 // next returns the next token: a word in upper case, a quoted name or string with
 // its opening quote, or one other byte; "" at the end.
 func (l *lexer) next() string {
+	t := l.token()
+	if len(t) > 0 && wordByte(t[0]) {
+		return strings.ToUpper(string(t))
+	}
+	return string(t)
+}
+
+// token is next with words as they are written.
+func (l *lexer) token() []byte {
 	for len(l.b) > 0 {
 		switch x := l.b[0]; {
 		case x == ' ' || x >= '\t' && x <= '\r':
@@ -76,13 +93,14 @@ func (l *lexer) next() string {
 			}
 			w := l.b[:n]
 			l.b = l.b[n:]
-			return strings.ToUpper(string(w))
+			return w
 		default:
+			w := l.b[:1]
 			l.b = l.b[1:]
-			return string(rune(x))
+			return w
 		}
 	}
-	return ""
+	return nil
 }
 
 // executed passes over the opening of /*! and /*M!, with a version number,
@@ -103,24 +121,25 @@ func (l *lexer) executed() bool {
 	return true
 }
 
-func (l *lexer) quoted(q byte) string {
+func (l *lexer) quoted(q byte) []byte {
+	escapes := q != '`' && l.mode&modeNoBackslashEscapes == 0 && (q != '"' || l.mode&modeAnsiQuotes == 0)
 	i := 1
 	for i < len(l.b) {
 		switch {
-		case l.b[i] == '\\' && q != '`':
+		case l.b[i] == '\\' && escapes:
 			i++
 		case l.b[i] == q:
 			if i+1 < len(l.b) && l.b[i+1] == q {
 				i++
 				break
 			}
-			s := string(l.b[:i])
+			s := l.b[:i]
 			l.b = l.b[i+1:]
 			return s
 		}
 		i++
 	}
-	s := string(l.b)
+	s := l.b
 	l.b = nil
 	return s
 }
@@ -129,8 +148,8 @@ func wordByte(x byte) bool {
 	return x == '_' || x == '$' || x == '@' || x >= '0' && x <= '9' || x >= 'A' && x <= 'Z' || x >= 'a' && x <= 'z' || x >= 0x80
 }
 
-// classify says what the statement is, and the savepoint that it names.
-func classify(text []byte) (statement, string) {
+// classify says what the statement is, and the savepoint that it names. mode is the session's sql_mode.
+func classify(text []byte, mode uint64) (statement, string) {
 	// Nearly every QUERY event is one of these two.
 	switch string(text) {
 	case "BEGIN":
@@ -138,7 +157,7 @@ func classify(text []byte) (statement, string) {
 	case "COMMIT":
 		return stmtCommit, ""
 	}
-	l := lexer{text}
+	l := lexer{text, mode}
 	w := l.next()
 	for w == "(" {
 		w = l.next()
@@ -195,7 +214,7 @@ func classify(text []byte) (statement, string) {
 		case "STATEMENT": // MariaDB: SET STATEMENT variable=value FOR statement
 			for w != "" {
 				if w = l.next(); w == "FOR" {
-					return classify(l.b)
+					return classify(l.b, mode)
 				}
 			}
 		}
@@ -208,7 +227,7 @@ func classify(text []byte) (statement, string) {
 // emptied reports whether the statement is DELETE FROM `schema`.`table`, which servers before MySQL 8 log on
 // their own account, outside BEGIN and COMMIT, when a MEMORY table is first used after a restart: as good as a TRUNCATE.
 func emptied(text []byte) bool {
-	l := lexer{text}
+	l := lexer{b: text}
 	name := func() bool {
 		w := l.next()
 		return len(w) > 1 && (w[0] == '`' || w[0] == '"')

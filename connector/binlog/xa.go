@@ -260,14 +260,15 @@ func (m *Machine) stepAgain(r *Raw, start, next uint64) error {
 	case TypeXAPrepare, TypeXID:
 		m.xa.done = true
 		return nil
-	case TypeQuery, TypeQueryCompressed:
+	case TypeQuery, TypeQueryCompressed, TypeExecuteLoadQuery:
 		q, err := ParseQuery(t, r.Body())
 		if err != nil {
 			return err
 		}
-		switch s, name := classify(q.Statement); s {
+		switch s, name := classify(m.utf8(&q, q.Statement), q.SQLMode); s {
 		case stmtDML:
-			return m.statementDML(start, verb(q.Statement))
+			_, err := m.dml(&q, start)
+			return err
 		case stmtXAPrepare, stmtXACommit, stmtCommit:
 			m.xa.done = true
 		default:

@@ -102,6 +102,28 @@ func (f *Filter) match(schema, table string) bool {
 	return take
 }
 
+// MatchSchema reports whether the filter may take a table of the schema. It may answer true where none is taken,
+// never the other way round.
+func (f *Filter) MatchSchema(schema string) bool {
+	system := IsSystem(schema)
+	if f == nil {
+		return !system
+	}
+	take := f.allowAll && !system
+	for i := range f.rules {
+		r := &f.rules[i]
+		if system && !r.exclude && !r.explicit || !r.schema.match(schema) {
+			continue
+		}
+		if !r.exclude {
+			take = true
+		} else if len(r.table) == 1 && r.table[0].kind == many {
+			take = false
+		}
+	}
+	return take
+}
+
 // IsSystem reports whether schema is one that the server keeps for itself.
 func IsSystem(schema string) bool {
 	switch strings.ToLower(schema) {

@@ -49,6 +49,34 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+func TestMatchSchema(t *testing.T) {
+	for _, c := range []struct {
+		patterns []string
+		may, not string
+	}{
+		{nil, "shop a", "mysql sys"},
+		{[]string{"shop.*", "!shop.tmp_*"}, "shop", "other mysql"},
+		{[]string{"!shop.*"}, "other", "shop mysql"},
+		{[]string{"*.*", "!a*.*", "ab.t"}, "ab x", "aa mysql"},
+		{[]string{"mysql.user"}, "mysql", "shop"},
+	} {
+		f, err := New(c.patterns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for want, list := range map[bool]string{true: c.may, false: c.not} {
+			for _, schema := range strings.Fields(list) {
+				if got := f.MatchSchema(schema); got != want {
+					t.Errorf("%q: MatchSchema(%s) = %v", c.patterns, schema, got)
+				}
+			}
+		}
+	}
+	if f := (*Filter)(nil); !f.MatchSchema("a") || f.MatchSchema("sys") {
+		t.Error("nil")
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	for _, p := range []string{"", "shop", "a.b.c", ".t", "s.", "!", `s.t\`} {
 		if _, err := New([]string{p}); err == nil {

@@ -1,0 +1,67 @@
+//go:build integration
+
+package connector
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+)
+
+// TestStatementFormat proves I3 for sessions that log statements: those of tables that are not captured do not stop
+// the stream, on each server kind; where they reach captured tables they do.
+func TestStatementFormat(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind, "--local-infile=1")
+			for _, q := range []string{
+				"CREATE DATABASE shop", "CREATE DATABASE other", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE shop.tmp (id INT PRIMARY KEY, v INT)",
+				"CREATE TABLE other.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE other.m (id INT PRIMARY KEY, v INT) ENGINE=MyISAM", "CREATE TABLE other.fires (id INT)",
+				"CREATE TRIGGER other.f AFTER INSERT ON other.fires FOR EACH ROW INSERT INTO shop.t VALUES (NEW.id, 0)",
+			} {
+				s.Exec(q)
+			}
+			con := newConnector(t, s, "latest", "shop.*", "!shop.tmp*")
+			from := start(t, con)
+			for _, q := range []string{
+				"SET SESSION binlog_format=STATEMENT", "SET SESSION sql_mode='NO_BACKSLASH_ESCAPES'",
+				"INSERT INTO other.t VALUES (1,1),(2,2)", "BEGIN", "UPDATE other.t SET v=v+1", "DELETE FROM other.t WHERE id=2", "COMMIT",
+				"INSERT INTO other.m VALUES (1,1)", "USE shop", "REPLACE INTO `tmp` SELECT * FROM t", "CREATE TABLE tmp2 SELECT * FROM other.t",
+				"CREATE TABLE done0 (id INT COMMENT 'x\\') COMMENT='SELECT'",
+				"SET SESSION binlog_format=ROW", "INSERT INTO t VALUES (1,1)", "CREATE TABLE done (id INT)",
+			} {
+				s.Exec(q)
+			}
+			all := readUntil(t, con, from, marker("TABLE done "))
+			numbered(t, all, 1)
+			if ids := strings.Join(rowsOf(all, "t"), " "); ids != "i1" {
+				t.Errorf("rows %s", ids)
+			}
+			for _, e := range all {
+				if e.Kind == event.DDL && strings.Contains(string(e.Raw), "INTO") {
+					t.Errorf("a statement of a table that is not captured is handed on: %s", e.Raw)
+				}
+			}
+			for _, q := range []string{"INSERT INTO t VALUES (2,2)", "UPDATE other.t o, t SET o.v=t.v"} {
+				from = start(t, con)
+				s.Exec("SET SESSION binlog_format=STATEMENT")
+				s.Exec(q)
+				s.Exec("SET SESSION binlog_format=ROW")
+				if err := readError(t, con, from); !strings.Contains(err.Error(), "statement-format DML") {
+					t.Error(err)
+				}
+			}
+			if !s.MariaDB() { // which does not list the databases that a statement writes to
+				from = start(t, con)
+				s.Exec("SET SESSION binlog_format=STATEMENT")
+				s.Exec("INSERT INTO other.fires VALUES (9)")
+				s.Exec("SET SESSION binlog_format=ROW")
+				if err := readError(t, con, from); !strings.Contains(err.Error(), "statement-format DML") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
