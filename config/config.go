@@ -14,6 +14,7 @@ type Config struct {
 	Canal        *Canal        `yaml:"canal"`
 	Log          Log           `yaml:"log"`
 	StopTimeout  Duration      `yaml:"stop_timeout"`
+	Memory       Bytes         `yaml:"memory"`
 }
 
 // Destination is one stream: a source and what is captured from it.
@@ -222,11 +223,11 @@ func (c *Config) setDefaults() {
 		def(&d.DetachAfter, Duration(5*time.Second))
 		def(&d.Source.Heartbeat, Duration(time.Second))
 		def(&d.Source.DialTimeout, Duration(10*time.Second))
-		def(&d.Source.MaxEvent, 256<<20)
 		for j := range d.Sinks {
 			d.Sinks[j].setDefaults()
 		}
 	}
+	c.setMaxEvents()
 }
 
 func (s *Sink) setDefaults() {

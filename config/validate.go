@@ -88,6 +88,7 @@ func (c *Config) faults() []error {
 		names[strings.ToLower(d.Name)] = path
 		f.destination(path, d)
 	}
+	f.memory(c)
 	return f
 }
 

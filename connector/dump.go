@@ -125,5 +125,6 @@ func (c *Connector) stream(ctx context.Context, s *session, n *counter) *binlog.
 	var r io.Reader = &readGuard{nc: s.conn.Conn.Conn, timeout: c.opt.ReadTimeout, ctx: ctx, n: n}
 	st := binlog.NewStream(r)
 	st.Limit(c.opt.MaxEvent)
+	st.OnLarge(c.onLarge)
 	return st
 }

@@ -18,7 +18,7 @@ func (c *Connector) stop(what, remedy string, err error) *StopError {
 	return &StopError{Destination: c.opt.Destination, What: what, Remedy: remedy, Err: err}
 }
 
-const largeRemedy = "raise the limit on events, or move the cursor behind it with: binlogmq cursor set"
+const largeRemedy = "raise source.max_event, and reckon with eight times as much memory, or move the cursor behind it with: binlogmq cursor set"
 
 // errRegister is in the chain of an error of registering as a replica.
 var errRegister = errors.New("registering as a replica")

@@ -47,6 +47,7 @@ type Connector struct {
 	log  *slog.Logger
 	host string // as registered at the source
 
+	onLarge func(size int)
 	slots   slots
 	state   status
 	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
@@ -92,6 +93,10 @@ func orDefault(d *time.Duration, def time.Duration) {
 		*d = def
 	}
 }
+
+// OnLarge has f told of each event of binlog.LargeEvent bytes and more, logged or unpacked, before memory for it is taken. Call it before
+// any Read; f must be safe for concurrent use, and may be nil.
+func (c *Connector) OnLarge(f func(size int)) { c.onLarge = f }
 
 // identity is what a dump connection calls itself.
 type identity struct {

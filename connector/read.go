@@ -232,7 +232,7 @@ func (r *reader) attempt(ctx context.Context) error {
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		MatchSchema: c.opt.Tables.MatchSchema, Spared: (&sparing{c: c}).tell,
-		Reread: again.read,
+		Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
 	})
 	defer m.Close()
 	r.replay = r.open != nil
@@ -274,7 +274,7 @@ func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Ma
 		}
 		r.stalled = false
 		if err := m.Feed(&raw); err != nil {
-			return err
+			return r.located(m, err)
 		}
 	}
 }

@@ -42,6 +42,9 @@ func appendJSON(dst, doc []byte) ([]byte, error) {
 	if len(doc) == 0 {
 		return append(dst, "null"...), nil
 	}
+	if n := len(doc) + len(doc)/4; len(doc) > 1<<20 && n > cap(dst)-len(dst) {
+		dst = append(make([]byte, 0, len(dst)+n), dst...) // I9: at once, where growing leaves as much again behind
+	}
 	w := jsonWriter{dst: dst, budget: len(doc)}
 	if err := w.value(doc[0], doc[1:], 0); err != nil {
 		return dst, err

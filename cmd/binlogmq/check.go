@@ -40,6 +40,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 	log := newLogger(config.Log{Level: "error", Format: cfg.Log.Format}, errs)
 	c := &checker{out: out}
 	fmt.Fprintf(out, "configuration %s is valid\n", *path)
+	c.memory(cfg, "/")
 	c.meta(cfg)
 	for i := range cfg.Destinations {
 		d := &cfg.Destinations[i]

@@ -38,6 +38,8 @@ type program struct {
 	server  *server.Server
 	dests   []*destination
 	admin   *admin.Server
+
+	governor *governor // of the garbage collector
 }
 
 type destination struct {
@@ -82,7 +84,8 @@ func runCommand(soft, hard context.Context, args []string, out, errs io.Writer) 
 	if err != nil {
 		return usageError{err}
 	}
-	p := &program{cfg: cfg, log: newLogger(cfg.Log, errs), started: time.Now()}
+	p := &program{cfg: cfg, log: newLogger(cfg.Log, errs), started: time.Now(), governor: newGovernor(cfg)}
+	defer p.governor.stop()
 	p.log.Info("binlogmq starts", "version", versionText(), "destinations", len(cfg.Destinations))
 	err = p.run(soft, hard)
 	switch {
@@ -135,6 +138,7 @@ func (p *program) assemble() error {
 		if err != nil {
 			return err
 		}
+		c.OnLarge(p.governor.large(d.cfg.RowFactor()))
 		d.connector = c
 		if err := p.server.AddDestination(d.cfg.Name, c, serverOptions(d.cfg)); err != nil {
 			return err

@@ -17,10 +17,10 @@ const maxInflated = 1 << 30
 
 var zlibReaders sync.Pool
 
-// inflate unpacks a compressed part of a MariaDB event into new memory: a byte with the
+// inflateWithin unpacks a compressed part of a MariaDB event into new memory, of at most limit bytes: a byte with the
 // algorithm (0: zlib) and the size of the length that follows, the length of the
 // plain bytes, big-endian, and a zlib stream (binlog_buf_uncompress in log_event.cc).
-func inflate(b []byte) ([]byte, error) {
+func inflateWithin(b []byte, limit sizeLimit) ([]byte, error) {
 	c := cursor{b: b}
 	head := c.u8()
 	size := 0
@@ -39,6 +39,9 @@ func inflate(b []byte) ([]byte, error) {
 	// Deflate packs at most 1032 bytes into one.
 	if size > 1032*(len(c.b)+1) {
 		return nil, malformed("compressed event: %d bytes cannot hold %d", len(c.b), size)
+	}
+	if err := limit.check(size); err != nil {
+		return nil, err
 	}
 	src := bytes.NewReader(c.b)
 	var r io.ReadCloser
@@ -65,6 +68,9 @@ func inflate(b []byte) ([]byte, error) {
 	zlibReaders.Put(r)
 	return out, nil
 }
+
+// inflate is inflateWithin for a statement, which the server bounds.
+func inflate(b []byte) ([]byte, error) { return inflateWithin(b, sizeLimit{}) }
 
 // Payload is a TRANSACTION_PAYLOAD event (type 40): a whole transaction but its
 // GTID event, compressed.
@@ -120,6 +126,24 @@ type payloadReader struct {
 	zstd *zstd.Decoder
 }
 
+// sizeLimit bounds what unpacking makes of an event. (I9)
+type sizeLimit struct {
+	max   int            // bytes; 0: no limit
+	large func(size int) // told of sizes from LargeEvent on; may be nil
+	typ   EventType      // of the event, for the error
+}
+
+// check refuses a size beyond the limit, before memory for it is taken.
+func (l *sizeLimit) check(size int) error {
+	if l.max > 0 && size > max(l.max, bufferSize) {
+		return &TooLargeError{l.typ, int64(size), l.max}
+	}
+	if l.large != nil && size >= LargeEvent {
+		l.large(size)
+	}
+	return nil
+}
+
 // maxWindow is the window of zstd's highest level, which is the most that a
 // decoder needs at a time.
 const maxWindow = 128 << 20
@@ -150,7 +174,7 @@ func (r *payloadReader) reset(p *Payload) error {
 }
 
 // next returns the next event, io.EOF behind the last. Inner events have no checksum.
-func (r *payloadReader) next() (Raw, error) {
+func (r *payloadReader) next(limit sizeLimit) (Raw, error) {
 	b, err := r.br.Peek(HeaderSize)
 	if err != nil {
 		if err == io.EOF && len(b) == 0 {
@@ -170,12 +194,24 @@ func (r *payloadReader) next() (Raw, error) {
 		_, _ = r.br.Discard(n)
 		return Raw{Header: h, Data: b}, nil
 	}
-	var buf bytes.Buffer
-	buf.Grow(min(n, firstAlloc))
-	if _, err := io.CopyN(&buf, r.br, int64(n)); err != nil {
+	limit.typ = h.Type
+	if err := limit.check(n); err != nil {
+		return Raw{}, err
+	}
+	// A few bytes can claim any size: memory comes in two steps, as for plain events.
+	data := make([]byte, min(n, maxPacket))
+	if _, err := io.ReadFull(r.br, data); err != nil {
 		return Raw{}, payloadError(err)
 	}
-	return Raw{Header: h, Data: buf.Bytes(), Owned: true}, nil
+	if n > len(data) {
+		whole := make([]byte, n)
+		at := copy(whole, data)
+		if _, err := io.ReadFull(r.br, whole[at:]); err != nil {
+			return Raw{}, payloadError(err)
+		}
+		data = whole
+	}
+	return Raw{Header: h, Data: data, Owned: true}, nil
 }
 
 func payloadError(err error) error {

@@ -33,6 +33,8 @@ type Options struct {
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
 	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
 	HideGTIDs   bool                     // leave Txn.GTID zero: positions of this destination are file and offset
+	MaxEvent    int                      // most bytes of an event, as [Stream.Limit], after unpacking; 0: no limit
+	OnLarge     func(size int)           // as [Stream.OnLarge], for events that are unpacked; may be nil
 	Reread      Reread                   // nil: an XA transaction whose rows are not at hand stops the stream
 	Position    event.Position
 	Ordinal     int64 // of the transaction end at Position
@@ -722,7 +724,7 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 		}
 		m.state = inside
 	}
-	columns, im, raw, err := h.Images()
+	columns, im, raw, err := h.Images(m.limit(r.Type))
 	if err != nil {
 		return err
 	}
@@ -759,6 +761,9 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	m.held = e
 	return nil
 }
+
+// limit is what unpacking an event must keep to.
+func (m *Machine) limit(t EventType) sizeLimit { return sizeLimit{m.opt.MaxEvent, m.opt.OnLarge, t} }
 
 // own returns images and bitmaps in memory that nobody writes again.
 func (m *Machine) own(r *Raw, inflated bool, im event.Images, raw []byte) ([]byte, event.Images) {
@@ -804,7 +809,7 @@ func (m *Machine) payloadEvent(r *Raw, start, next uint64) error {
 		return err
 	}
 	for {
-		inner, err := m.payload.next()
+		inner, err := m.payload.next(m.limit(r.Type))
 		if err == io.EOF {
 			return nil
 		}

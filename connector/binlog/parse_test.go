@@ -290,14 +290,14 @@ func FuzzParsers(f *testing.F) {
 			_, _ = m.Columns()
 		}
 		if h, err := ParseRowsHead(et, body); err == nil {
-			_, _, _, _ = h.Images()
+			_, _, _, _ = h.Images(sizeLimit{})
 		}
 		if p, err := ParsePayload(body); err == nil {
 			var r payloadReader
 			defer r.close()
 			if r.reset(&p) == nil {
 				for n := 0; n < 1000; n++ {
-					if _, err := r.next(); err != nil {
+					if _, err := r.next(sizeLimit{}); err != nil {
 						break
 					}
 				}

@@ -59,7 +59,7 @@ func ParseRowsHead(t EventType, body []byte) (RowsHead, error) {
 
 // Images returns the number of columns, the column bitmaps and the row images. All of it
 // shares the event's memory, but the images of a compressed event are memory of their own.
-func (r *RowsHead) Images() (columns int, im event.Images, rows []byte, err error) {
+func (r *RowsHead) Images(limit sizeLimit) (columns int, im event.Images, rows []byte, err error) {
 	c := cursor{b: r.body}
 	count := c.packed()
 	c.bad = c.bad || count > 4096 // the server's own limit
@@ -82,7 +82,7 @@ func (r *RowsHead) Images() (columns int, im event.Images, rows []byte, err erro
 	}
 	rows = c.b
 	if r.compressed {
-		if rows, err = inflate(rows); err != nil {
+		if rows, err = inflateWithin(rows, limit); err != nil {
 			return 0, event.Images{}, nil, err
 		}
 	}

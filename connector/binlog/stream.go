@@ -61,6 +61,7 @@ type Stream struct {
 	started  bool
 	checksum byte
 	limit    int
+	onLarge  func(size int)
 }
 
 // NewStream returns a Stream that reads from r, which it buffers.
@@ -71,6 +72,12 @@ func NewStream(r io.Reader) *Stream {
 // Limit makes Next refuse events of more than n bytes with a *[TooLargeError]. An event is the most
 // that is held in memory at once. Events of up to 256 KiB are never refused; 0 means no limit.
 func (s *Stream) Limit(n int) { s.limit = n }
+
+// OnLarge makes Next call f, from its own goroutine, with the size of each event of at least [LargeEvent] bytes before memory for it is taken.
+func (s *Stream) OnLarge(f func(size int)) { s.onLarge = f }
+
+// LargeEvent is from how many bytes on an event is worth telling of: the memory of smaller ones vanishes in that of the ring.
+const LargeEvent = 8 << 20
 
 // TooLargeError says that an event is larger than [Stream.Limit] allows.
 type TooLargeError struct {
@@ -166,6 +173,9 @@ func (s *Stream) large(n int) (Raw, error) {
 	if s.limit > 0 && size > s.limit {
 		return Raw{}, &TooLargeError{eh.Type, int64(size), s.limit} // I9
 	}
+	if s.onLarge != nil && size >= LargeEvent {
+		s.onLarge(size)
+	}
 	data := make([]byte, HeaderSize, min(size, max(n, firstAlloc))) // a packet is at most 16 MiB
 	copy(data, head[1:])
 	left := n - len(head)
@@ -175,7 +185,8 @@ func (s *Stream) large(n int) (Raw, error) {
 		}
 		for left > 0 {
 			if len(data) == cap(data) {
-				grown := make([]byte, len(data), min(size, 2*cap(data)))
+				// I9: at once to the end. Whoever has sent 16 MiB means it, and doubling would leave as much again behind.
+				grown := make([]byte, len(data), size)
 				copy(grown, data)
 				data = grown
 			}

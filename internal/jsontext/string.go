@@ -70,6 +70,13 @@ func AppendString(dst, s []byte) []byte {
 
 // AppendEscaped is [AppendString] without the quotes.
 func AppendEscaped(dst, s []byte) []byte {
+	if len(s) > large {
+		dst = Reserve(dst, len(s)+more(s))
+	}
+	return appendEscaped(dst, s)
+}
+
+func appendEscaped(dst, s []byte) []byte {
 	start, i := 0, 0
 	for {
 		i = plain(s, i)
@@ -114,9 +121,53 @@ func appendASCII(dst []byte, c byte) []byte {
 	}
 }
 
-// large is from where on Close takes a copy of the text, which costs an
-// allocation, rather than room for three of them behind it, which costs memory.
+// large is from where on a text is measured before it is written: looking at it twice is
+// cheaper then than what growing step by step costs in memory.
 const large = 1 << 16
+
+// slack is what Reserve leaves behind a large text for the rest of its row.
+const slack = 16 << 10
+
+// Reserve returns dst with room for n bytes more, exactly that and a little slack: where append would take
+// a quarter more of something large, and leave as much again behind. (I9)
+func Reserve(dst []byte, n int) []byte {
+	if n <= cap(dst)-len(dst) {
+		return dst
+	}
+	return append(make([]byte, 0, len(dst)+n+slack), dst...)
+}
+
+// more is by how many bytes s grows when it is escaped: at least 0.
+func more(s []byte) int {
+	n, i := 0, 0
+	for {
+		if i = plain(s, i); i == len(s) {
+			return n
+		}
+		switch e := escape[s[i]]; e {
+		case 0:
+			i++
+			continue
+		case 'u':
+			n += 5
+			i++
+			continue
+		case 0x80:
+		default:
+			n++
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			n += 5
+		case r == '\u2028' || r == '\u2029':
+			n += 3
+		}
+		i += size
+	}
+}
 
 // Close turns the raw text dst[start:], appended behind an opening quote that
 // the caller has written, into the inside of a JSON string and appends the
@@ -126,22 +177,48 @@ func Close(dst []byte, start int) []byte {
 		from := start + i
 		end := len(dst)
 		if end-from > large {
-			src := slices.Clone(dst[from:])
-			return append(AppendEscaped(dst[:from], src), '"')
+			// Moved to the end of what the escaped text will fill, the raw one is read before it is written over:
+			// the former only grows.
+			n := more(dst[from:])
+			dst = Reserve(dst, n+1)[:end+n]
+			copy(dst[from+n:], dst[from:end])
+			return append(appendEscaped(dst[:from], dst[from+n:]), '"')
 		}
 		// Write the escaped text behind the raw one, then move it down.
 		dst = slices.Grow(dst, 2*(end-from)+16)
-		dst = AppendEscaped(dst, dst[from:end])
+		dst = appendEscaped(dst, dst[from:end])
 		n := copy(dst[from:], dst[end:])
 		dst = dst[:from+n]
 	}
 	return append(dst, '"')
 }
 
+// latin1Len is how many bytes AppendLatin1 makes of one.
+var latin1Len = func() (t [256]uint8) {
+	for i := range t {
+		switch e := escape[i]; e {
+		case 0:
+			t[i] = 1
+		case 'u':
+			t[i] = 6
+		default: // an escape of two characters, or two bytes of UTF-8
+			t[i] = 2
+		}
+	}
+	return t
+}()
+
 // AppendLatin1 appends b as a JSON string in which each byte stands as the
 // character of the same number (ISO-8859-1): byte 0xE9 becomes U+00E9. It is
 // reversible and works for any bytes.
 func AppendLatin1(dst, b []byte) []byte {
+	if len(b) > large {
+		n := 2
+		for _, c := range b {
+			n += int(latin1Len[c])
+		}
+		dst = Reserve(dst, n)
+	}
 	dst = append(dst, '"')
 	for i := 0; i < len(b); {
 		n := plain(b, i)
@@ -159,6 +236,9 @@ func AppendLatin1(dst, b []byte) []byte {
 
 // AppendBase64 appends b in standard base64 with padding, in quotes.
 func AppendBase64(dst, b []byte) []byte {
+	if len(b) > large {
+		dst = Reserve(dst, base64.StdEncoding.EncodedLen(len(b))+2)
+	}
 	dst = append(dst, '"')
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, '"')

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/jsontext"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -182,6 +183,9 @@ func (s *Sink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
 		}
 		if err := ctx.Err(); err != nil {
 			return i, err
+		}
+		if size > groupBytes {
+			s.lines = jsontext.Reserve(s.lines, int(size)+len(m.Topic)) // I9: what is large takes its memory once
 		}
 		if s.opt.ValuesOnly {
 			s.lines = appendValue(s.lines, m)
