@@ -75,7 +75,7 @@ type Bridge struct {
 	stateful    sink.Stateful // Options.Sink, if it keeps state
 
 	transactional sink.Transactional // Options.Sink, if it keeps source transactions whole
-	drains      bool          // it makes sure by itself that a change of configuration leaves nothing to be replayed
+	drains        bool               // it makes sure by itself that a change of configuration leaves nothing to be replayed
 
 	stats   stats
 	ddlTo   atomic.Pointer[target]  // where DDL statements go

@@ -37,6 +37,11 @@ func newLogger(c config.Log, w io.Writer) *slog.Logger {
 
 // newConnector makes the database side of a destination. It does not connect.
 func newConnector(d *config.Destination, log *slog.Logger) (*connector.Connector, error) {
+	return newReader(d, log, 0)
+}
+
+// newReader is newConnector for what reads beside the destination's own: each with a number.
+func newReader(d *config.Destination, log *slog.Logger, number int) (*connector.Connector, error) {
 	tables, err := tablefilter.New(d.Tables)
 	if err != nil {
 		return nil, err
@@ -53,6 +58,7 @@ func newConnector(d *config.Destination, log *slog.Logger) (*connector.Connector
 		TLS:         tls,
 		Tables:      tables,
 		Start:       d.Start,
+		Reader:      number,
 		ServerID:    d.Source.ServerID,
 		SchemaFrom:  d.Schema,
 		Heartbeat:   d.Source.Heartbeat.Value(),
@@ -241,7 +247,7 @@ func bridgeOptions(d *config.Destination, s *config.Sink, c bridge.Client, out s
 	}
 	oversize, err := bridge.ParseOversize(s.Oversize)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	var columns []bridge.KeyColumns
 	for _, k := range s.KeyColumns {

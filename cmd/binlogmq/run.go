@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/binlogmq/binlogmq/admin"
@@ -54,7 +55,16 @@ type sinkPart struct {
 	client  *server.Client
 	sink    publisher
 	bridge  *bridge.Bridge
-	failure // why the bridge has ended
+	former  atomic.Pointer[replaying] // what the sink runs as while it finishes what was begun under another configuration
+	failure                           // why the bridge has ended
+}
+
+// current returns the bridge that runs, and the server that feeds it if that is not the program's.
+func (s *sinkPart) current() (*bridge.Bridge, *server.Server) {
+	if r := s.former.Load(); r != nil {
+		return r.bridge, r.server
+	}
+	return s.bridge, nil
 }
 
 // failure remembers why a part has ended. It is safe for concurrent use.
@@ -187,23 +197,50 @@ func (p *program) publish(soft, hard context.Context) error {
 }
 
 func (p *program) publishDestination(soft, hard context.Context, d *destination) error {
-	for _, s := range d.sinks {
-		// The first subscription asks the source where to start.
-		if err := s.client.Subscribe(soft, filterText(s.cfg)); err != nil {
-			if soft.Err() != nil {
-				return nil
-			}
-			d.fail(err)
-			return err
+	fail := func(err error) error {
+		if soft.Err() != nil {
+			return nil
 		}
-	}
-	if err := p.server.Start(soft, d.cfg.Name); err != nil {
 		d.fail(err)
 		return err
 	}
+	if err := p.replayTables(soft, hard, d); err != nil {
+		return fail(err)
+	}
+	late := make([]bool, len(d.sinks))
+	for i, s := range d.sinks {
+		v, err := p.load(soft, s)
+		if err != nil {
+			return fail(err)
+		}
+		if late[i] = v != nil && mustReplay(s, v); late[i] {
+			continue // it looks at its topics first, or finishes what it did; the others do not wait
+		}
+		// The first subscription asks the source where to start.
+		if err := s.client.Subscribe(soft, filterText(s.cfg)); err != nil {
+			return fail(err)
+		}
+	}
+	if err := p.server.Start(soft, d.cfg.Name); err != nil {
+		return fail(err)
+	}
 	var wg sync.WaitGroup
-	for _, s := range d.sinks {
+	for i, s := range d.sinks {
 		wg.Go(func() {
+			if late[i] {
+				err := p.replaySink(soft, hard, d, i)
+				if err == nil && soft.Err() == nil {
+					err = s.client.Subscribe(soft, filterText(s.cfg))
+				}
+				if soft.Err() != nil {
+					return
+				}
+				if err != nil {
+					p.log.Error("the sink has stopped", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", oneLine(err))
+					s.fail(err)
+					return
+				}
+			}
 			// A hard stop cuts what the bridge waits for.
 			defer context.AfterFunc(hard, func() { _ = s.bridge.Drain(hard) })()
 			run, end := context.WithCancel(soft)
@@ -316,15 +353,32 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 		subs[s.Identity.Client] = s
 	}
 	for _, s := range d.sinks {
-		k := s.report(now, subs[s.client.Identity().Client])
+		sub := subs[s.client.Identity().Client]
+		if _, other := s.current(); other != nil {
+			sub = subscription(other, s.client.Identity())
+		}
+		k := s.report(now, sub)
 		out.LagSeconds = max(out.LagSeconds, k.LagSeconds)
 		out.Sinks = append(out.Sinks, k)
 	}
 	return out
 }
 
+// subscription returns what a server shows of one subscription.
+func subscription(s *server.Server, id meta.Identity) server.SubscriptionStatus {
+	for _, d := range s.Status() {
+		for _, x := range d.Subscriptions {
+			if x.Identity == id {
+				return x
+			}
+		}
+	}
+	return server.SubscriptionStatus{}
+}
+
 func (s *sinkPart) report(now time.Time, sub server.SubscriptionStatus) admin.Sink {
-	b := s.bridge.Status()
+	running, _ := s.current()
+	b := running.Status()
 	name, _ := kind(s.cfg)
 	out := admin.Sink{
 		Name: s.cfg.Name, Kind: name, State: b.State.String(),
