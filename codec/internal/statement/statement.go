@@ -66,6 +66,9 @@ func Parse(sql []byte) Head {
 	case l.word("TRUNCATE"):
 		h.Verb = Truncate
 	case l.word("SET"):
+		if l.word("STATEMENT") && l.past("FOR") { // MariaDB: SET STATEMENT variable=value FOR statement
+			return Parse(l.s[l.pos:])
+		}
 		// SET PASSWORD, SET DEFAULT ROLE, SET ROLE.
 		h.Account = l.word("PASSWORD")
 		return h
@@ -199,6 +202,26 @@ func (l *lexer) punct(c byte) bool {
 	}
 	l.pos = at
 	return false
+}
+
+// past consumes everything up to the bare word w, and it too; strings are passed over. It reports whether there is one.
+func (l *lexer) past(w string) bool {
+	for {
+		switch t := l.next(); {
+		case t.kind == end:
+			return false
+		case t.is(w):
+			return true
+		case t.kind == punctuation && t.text[0] == '\'':
+			for l.pos < len(l.s) && l.s[l.pos] != '\'' {
+				if l.s[l.pos] == '\\' {
+					l.pos++
+				}
+				l.pos++
+			}
+			l.pos = min(l.pos+1, len(l.s))
+		}
+	}
 }
 
 // modifiers consumes what may stand between the verb and the kind of object.

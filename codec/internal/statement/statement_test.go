@@ -52,6 +52,11 @@ func TestParse(t *testing.T) {
 		{"SET PASSWORD FOR u = 'x'", Head{Account: true}},
 		{"GRANT ALL ON *.* TO u IDENTIFIED BY 'x'", Head{Account: true}},
 		{"CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (PASSWORD 'x')", Head{Verb: Create, Account: true}},
+		{"SET STATEMENT max_statement_time=10 FOR ALTER TABLE a.t ADD x INT", Head{Verb: Alter, Object: Table, Schema: "a", Name: "t"}},
+		{"set statement sql_mode='a FOR \\' b''FOR', lock_wait_timeout=1 for /* c */ DROP TABLE t", Head{Verb: Drop, Object: Table, Name: "t"}},
+		{"SET STATEMENT a=1 FOR SET STATEMENT b=2 FOR GRANT ALL ON *.* TO u", Head{Account: true}},
+		{"SET STATEMENT a='", Head{}},
+		{"SET STATEMENT a=1", Head{}},
 		{"ALTER TABLE user ADD x INT", Head{Verb: Alter, Object: Table, Name: "user"}},
 	} {
 		if got := Parse([]byte(c.sql)); got != c.want {
