@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/canaltype"
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
 	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
@@ -103,7 +104,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte,
 		dst = append(dst, col.name[skip:]...)
 		skip = 0
 		at := len(dst)
-		if col.encoding == utf8 && !v.IsNull() {
+		if col.encoding == canaltype.UTF8 && !v.IsNull() {
 			dst = jsontext.AppendString(dst, v.Raw())
 		} else if dst, err = c.appendValue(dst, v, col.encoding); err != nil {
 			return nil, wrap(r, err)
@@ -162,35 +163,35 @@ func commitTime(e *event.Event) int64 {
 	return e.Txn.Time / 1000
 }
 
-func (c *Codec) appendValue(dst []byte, v *event.Value, enc encoding) ([]byte, error) {
+func (c *Codec) appendValue(dst []byte, v *event.Value, enc canaltype.Encoding) ([]byte, error) {
 	if v.IsNull() {
 		return append(dst, "null"...), nil
 	}
 	var err error
 	switch enc {
-	case utf8:
+	case canaltype.UTF8:
 		return jsontext.AppendString(dst, v.Raw()), nil
-	case plain:
+	case canaltype.Plain:
 		dst = append(dst, '"')
 		if dst, err = v.AppendTextIn(dst, c.loc); err != nil {
 			return nil, err
 		}
 		return append(dst, '"'), nil
-	case text:
+	case canaltype.Text:
 		dst = append(dst, '"')
 		at := len(dst)
 		if dst, err = v.AppendTextIn(dst, c.loc); err != nil {
 			return nil, err
 		}
 		return jsontext.Close(dst, at), nil
-	case number:
+	case canaltype.Number:
 		n, err := v.Uint64()
 		if err != nil {
 			return nil, err
 		}
 		dst = strconv.AppendUint(append(dst, '"'), n, 10)
 		return append(dst, '"'), nil
-	case raw:
+	case canaltype.Raw:
 		return c.appendBytes(dst, v.Raw()), nil
 	}
 	// The content is completed behind dst, written again behind itself, and moved down.
@@ -242,14 +243,7 @@ func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 }
 
 func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
-	schema, table := h.Schema, h.Name
-	if h.Object == statement.Table && h.Verb == statement.Rename {
-		// As Canal: the rows that follow carry the new name.
-		schema, table = h.NewSchema, h.NewName
-	}
-	if schema == "" {
-		schema = e.Schema
-	}
+	schema, table := canaltype.StatementTable(e, h)
 	dst = append(dst, `{"data":null,"database":`...)
 	dst = jsontext.AppendString(dst, []byte(schema))
 	dst = append(dst, `,"es":`...)
@@ -263,35 +257,8 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []by
 	dst = append(dst, `,"ts":`...)
 	dst = strconv.AppendInt(dst, commitTime(e), 10)
 	dst = append(dst, `,"type":"`...)
-	dst = append(dst, ddlType(h)...)
+	dst = append(dst, canaltype.StatementType(h).String()...)
 	return append(dst, `"}`...)
-}
-
-// ddlType is Canal's EventType of the statement.
-func ddlType(h statement.Head) string {
-	switch h.Object {
-	case statement.Table:
-		switch h.Verb {
-		case statement.Create:
-			return "CREATE"
-		case statement.Alter:
-			return "ALTER"
-		case statement.Drop:
-			return "ERASE"
-		case statement.Rename:
-			return "RENAME"
-		case statement.Truncate:
-			return "TRUNCATE"
-		}
-	case statement.Index:
-		switch h.Verb {
-		case statement.Create:
-			return "CINDEX"
-		case statement.Drop:
-			return "DINDEX"
-		}
-	}
-	return "QUERY"
 }
 
 // wrap says where the value stood that could not be written (I3).

@@ -2,6 +2,7 @@ package canaljson
 
 import (
 	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/canaltype"
 	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/jsontext"
@@ -20,16 +21,16 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 	p := c.plans.Get(r.Table)
 	dst, err = spans.Cut(dst, at, room, func(s *codec.Span) ([]byte, error) {
 		switch p.columns[s.Column].encoding {
-		case utf8:
+		case canaltype.UTF8:
 			return jsontext.AppendString(nil, codec.Digest(s.Value.Raw())), nil
-		case raw:
+		case canaltype.Raw:
 			return c.appendBytes(nil, codec.Digest(s.Value.Raw())), nil
-		case text, padded:
+		case canaltype.Text, canaltype.Padded:
 			content, err := s.Value.AppendText(nil)
 			if err != nil {
 				return nil, err
 			}
-			if p.columns[s.Column].encoding == text {
+			if p.columns[s.Column].encoding == canaltype.Text {
 				return jsontext.AppendString(nil, codec.Digest(content)), nil
 			}
 			return c.appendBytes(nil, codec.Digest(content)), nil

@@ -140,7 +140,7 @@ func TestGolden(t *testing.T) {
 	codectest.GoldenStubs(t, "testdata/stub.golden", newCodec(t, Defaults()))
 }
 
-func FuzzRow(f *testing.F) { codectest.Fuzz(f, newCodec(f, Defaults())) }
+func FuzzRow(f *testing.F) { codectest.Fuzz(f, newCodec(f, Defaults()), nil) }
 
 func TestOptions(t *testing.T) {
 	if _, err := New(Options{KeyFormat: "map"}); err == nil {

@@ -1,0 +1,365 @@
+package canalpb
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/canaljson"
+	"github.com/binlogmq/binlogmq/codec/codectest"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newCodec(t testing.TB, o Options) *Codec {
+	t.Helper()
+	keys, err := canaljson.New(canaljson.Options{Enum: o.Enum, Location: o.Location})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(o, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// message is a parsed protobuf message: the values of each field, in order.
+type message map[protowire.Number][][]byte
+
+// parse reads a message of varints and strings. A varint is kept as its decimal digits.
+func parse(b []byte) (message, error) {
+	m := message{}
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		b = b[n:]
+		var v []byte
+		switch kind {
+		case protowire.VarintType:
+			var x uint64
+			x, n = protowire.ConsumeVarint(b)
+			v = strconv.AppendInt(nil, int64(x), 10)
+		case protowire.BytesType:
+			v, n = protowire.ConsumeBytes(b)
+		default:
+			return nil, fmt.Errorf("field %d has wire type %d", number, kind)
+		}
+		if n < 0 {
+			return nil, fmt.Errorf("field %d: %w", number, protowire.ParseError(n))
+		}
+		m[number] = append(m[number], v)
+		b = b[n:]
+	}
+	return m, nil
+}
+
+func (m message) text(number protowire.Number) string {
+	if len(m[number]) == 0 {
+		return ""
+	}
+	return string(m[number][0])
+}
+
+// path parses the only value of each field in turn.
+func path(b []byte, numbers ...protowire.Number) (message, error) {
+	m, err := parse(b)
+	for _, n := range numbers {
+		if err != nil {
+			return nil, err
+		}
+		if len(m[n]) != 1 {
+			return nil, fmt.Errorf("%d values of field %d", len(m[n]), n)
+		}
+		m, err = parse(m[n][0])
+	}
+	return m, err
+}
+
+// entry takes a packet apart, down to the header and the content of its only entry.
+func entry(value []byte) (header, store message, err error) {
+	packet, err := parse(value)
+	if err != nil {
+		return nil, nil, err
+	}
+	if packet.text(3) != "7" {
+		return nil, nil, fmt.Errorf("packet type %s", packet.text(3))
+	}
+	messages, err := path(value, 5)
+	if err != nil {
+		return nil, nil, err
+	}
+	if id := messages.text(1); id != "812" && id != "813" {
+		return nil, nil, fmt.Errorf("batch id %s", id)
+	}
+	if header, err = path(value, 5, 2, 1); err != nil {
+		return nil, nil, err
+	}
+	for number, want := range map[protowire.Number]string{1: "1", 2: "binlog.000007", 5: "UTF-8", 6: "1700000000000", 7: "2",
+		13: "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"} {
+		if got := header.text(number); got != want {
+			return nil, nil, fmt.Errorf("header field %d is %q, want %q", number, got, want)
+		}
+	}
+	store, err = path(value, 5, 2, 3)
+	return header, store, err
+}
+
+// image reads the columns of one image.
+func image(columns [][]byte) (map[string]json.RawMessage, map[string]bool, error) {
+	out, updated := map[string]json.RawMessage{}, map[string]bool{}
+	for _, b := range columns {
+		c, err := parse(b)
+		if err != nil {
+			return nil, nil, err
+		}
+		name, value := c.text(3), c.text(8)
+		switch {
+		case c.text(10) == "" || c.text(2) == "" || c.text(1) == "":
+			return nil, nil, fmt.Errorf("column %q has no type or no index", name)
+		case !utf8.ValidString(value):
+			return nil, nil, fmt.Errorf("column %q is no text: %q", name, value)
+		case c.text(6) == "1" && value != "":
+			return nil, nil, fmt.Errorf("column %q is NULL and %q", name, value)
+		}
+		if c.text(6) == "1" {
+			out[name] = json.RawMessage("null")
+		} else if out[name], err = json.Marshal(value); err != nil {
+			return nil, nil, err
+		}
+		updated[name] = c.text(5) == "1"
+	}
+	return out, updated, nil
+}
+
+func read(value []byte) (m codectest.Message, err error) {
+	header, store, err := entry(value)
+	if err != nil {
+		return m, err
+	}
+	m.Schema, m.Table = header.text(8), header.text(9)
+	m.Op = map[string]string{"1": "insert", "2": "update", "3": "delete"}[header.text(11)]
+	if store.text(2) != header.text(11) || store.text(10) != "0" || len(store[12]) != 1 {
+		return m, fmt.Errorf("event type %s, in the header %s, ddl %s, %d rows", store.text(2), header.text(11), store.text(10), len(store[12]))
+	}
+	row, err := parse(store[12][0])
+	if err != nil {
+		return m, err
+	}
+	before, changed, err := image(row[1])
+	if err != nil {
+		return m, err
+	}
+	if m.Op == "delete" {
+		m.Data = before
+		return m, nil
+	}
+	var updated map[string]bool
+	if m.Data, updated, err = image(row[2]); err != nil {
+		return m, err
+	}
+	for name := range changed {
+		if changed[name] {
+			return m, fmt.Errorf("column %s of the image before is updated", name)
+		}
+	}
+	m.Old = map[string]json.RawMessage{}
+	for name, v := range before {
+		if updated[name] {
+			m.Old[name] = v
+		}
+	}
+	for name := range m.Data {
+		if m.Op == "insert" && !updated[name] {
+			return m, fmt.Errorf("column %s of an insert is not updated", name)
+		}
+	}
+	return m, nil
+}
+
+// text undoes the encodings that docs/formats.md describes.
+func text(o Options) func(col *event.Column, v json.RawMessage) (string, error) {
+	return func(col *event.Column, v json.RawMessage) (string, error) {
+		var s string
+		if err := json.Unmarshal(v, &s); err != nil {
+			return "", err
+		}
+		switch {
+		case col.Class == event.ClassBinary, col.Class == event.ClassVarbinary, col.Class == event.ClassBlob, col.Class == event.ClassGeometry:
+			var b []byte
+			for _, r := range s {
+				if r > 0xff {
+					return "", fmt.Errorf("%U in a byte string", r)
+				}
+				b = append(b, byte(r))
+			}
+			return string(b), nil
+		case col.Class == event.ClassEnum && o.Enum == "":
+			n, err := strconv.Atoi(s)
+			if err != nil || n == 0 {
+				return "", err
+			}
+			return col.Members[n-1], nil
+		case col.Class == event.ClassSet && o.Enum == "":
+			mask, err := strconv.ParseUint(s, 10, 64)
+			var labels []string
+			for i, m := range col.Members {
+				if mask>>i&1 != 0 {
+					labels = append(labels, m)
+				}
+			}
+			return strings.Join(labels, ","), err
+		}
+		return s, nil
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, o := range []Options{{}, {Enum: "label"}} {
+		t.Run(o.Enum, func(t *testing.T) {
+			codectest.Run(t, codectest.Format{
+				New:      func() codec.Codec { return newCodec(t, o) },
+				Read:     read,
+				Text:     text(o),
+				Binary:   true,
+				TableKey: true,
+			})
+		})
+	}
+}
+
+// TestEntries: an event's entry holds all its row changes but those that are skipped.
+func TestEntries(t *testing.T) {
+	c := newCodec(t, Options{})
+	tab := codectest.Shop(t)
+	cells := func(id int64) []codectest.Cell {
+		return []codectest.Cell{codectest.V(codectest.Le(id, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null}
+	}
+	e := codectest.Event(tab, nil, cells(1))
+	for i := int64(2); i <= 300; i++ {
+		e.Raw = append(e.Raw, codectest.Event(tab, nil, cells(i)).Raw...)
+		e.Rows++
+	}
+	for _, skip := range []uint32{0, 1, 299} {
+		e.Skip = skip
+		out, err := c.AppendEntry([]byte("x"), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := path(out[1:], 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(m[12]); got != int(e.Rows-skip) {
+			t.Errorf("%d rows without %d give %d", e.Rows, skip, got)
+		}
+		header, err := path(out[1:], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pair, err := parse(header[12][0]); err != nil || pair.text(1) != "rowsCount" || pair.text(2) != fmt.Sprint(e.Rows-skip) {
+			t.Errorf("property %v (%v)", pair, err)
+		}
+	}
+	e.Raw = e.Raw[:len(e.Raw)-1]
+	if out, err := c.AppendEntry(nil, e); err == nil || out != nil {
+		t.Errorf("I3: a damaged row gave %d bytes, %v", len(out), err)
+	}
+	if out, err := c.AppendEntry(nil, &event.Event{Kind: 99}); err == nil || out != nil {
+		t.Errorf("an unknown kind gave %d bytes, %v", len(out), err)
+	}
+
+	begin, err := c.AppendEntry(nil, &event.Event{Kind: event.Begin, Txn: codectest.Txn, File: "f", Start: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := path(begin, 3)
+	if err != nil || m.text(4) != "44" {
+		t.Errorf("the transaction begins with %v (%v), want thread 44", m, err)
+	}
+	end, err := c.AppendEntry(nil, &event.Event{Kind: event.End, Txn: codectest.Txn, XID: 977, File: "f", Start: 5 << 32, Next: 5<<32 + 31})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = path(end, 3); err != nil || m.text(2) != "977" {
+		t.Errorf("the transaction ends with %v (%v), want XID 977", m, err)
+	}
+	if m, err = path(end, 1); err != nil || m.text(3) != fmt.Sprint(5<<32) || m.text(10) != "31" {
+		t.Errorf("the end's header is %v (%v)", m, err)
+	}
+}
+
+// TestLengths: contents that are longer than their length was thought to need are told right.
+func TestLengths(t *testing.T) {
+	for _, n := range []int{0, 1, 100, 127, 128, 129, 16383, 16384, 16385, 3 << 20} {
+		for size := 1; size <= 5; size++ {
+			body := bytes.Repeat([]byte("x"), n)
+			dst, from := open([]byte("pre"), size)
+			dst = closeLength(append(dst, body...), from, size)
+			got, m := protowire.ConsumeBytes(dst[3:])
+			if m != len(dst)-3 || !bytes.Equal(got, body) {
+				t.Errorf("%d bytes behind a length of %d: read %d of %d", n, size, len(got), m)
+			}
+		}
+	}
+}
+
+// TestGrown: a text that grows more than expected is written whole.
+func TestGrown(t *testing.T) {
+	c := newCodec(t, Options{})
+	for _, n := range []int{10, 1000, 5000, 100000} {
+		raw := bytes.Repeat([]byte{0xff}, n)
+		tab := codectest.Compile(t, &event.Table{Schema: "s", Name: "t", Columns: []event.Column{{Name: "b", Type: 252, Meta: 4, Collation: 63, Charset: "binary"}}})
+		r := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(raw)})
+		out, err := c.AppendRow(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := read(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s string
+		if err := json.Unmarshal(m.Data["b"], &s); err != nil || s != strings.Repeat("ÿ", n) {
+			t.Errorf("%d bytes read back as %d (%v)", n, len(s), err)
+		}
+	}
+}
+
+func FuzzRow(f *testing.F) {
+	codectest.Fuzz(f, newCodec(f, Options{}), func(t *testing.T, out []byte) {
+		if _, err := read(out); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// BenchmarkRow scans and encodes the 12-column table, insert events of 32 rows.
+func BenchmarkRow(b *testing.B) {
+	codectest.Benchmark(b, codectest.Bench(b), newCodec(b, Options{}).AppendRow)
+}
+
+// BenchmarkEntry encodes the same events, each as one entry.
+func BenchmarkEntry(b *testing.B) {
+	c, e := newCodec(b, Options{}), codectest.Bench(b)
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if buf, err = c.AppendEntry(buf[:0], e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Rows), "ns/row")
+}
