@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Names says which characters a broker allows in a topic's name.
@@ -99,12 +100,20 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// router makes topic names from a template.
+// router makes topic names from a template. It is safe for concurrent use.
 type router struct {
 	text  string
 	parts []piece
 	names Names
+
+	mu    sync.Mutex
+	taken map[string]tableOf // whose topic it is, where another table's name may come to the same
 }
+
+type tableOf struct{ schema, table string }
+
+// maxTaken bounds the topics remembered (I9).
+const maxTaken = 1 << 16
 
 // piece is literal text, or a field when field is set.
 type piece struct {
@@ -142,7 +151,7 @@ func newRouter(template, destination string, names Names, fields ...string) (*ro
 		}
 		rest = rest[i+j+1:]
 	}
-	if _, err := r.topic("x", "x"); err != nil {
+	if _, err := r.expand("x", "x"); err != nil {
 		return nil, fmt.Errorf("topic template %q: %w", template, err)
 	}
 	return r, nil
@@ -159,8 +168,55 @@ func (r *router) literal(s string) {
 	r.parts = append(r.parts, piece{text: s})
 }
 
-// topic returns the topic of a table.
+// topic returns the topic of a table. A template that names schema and table gives each table a topic of its own; where
+// the names of two run together ("a.b"."c" and "a"."b.c"), the second is an error: consumers could not tell them apart.
 func (r *router) topic(schema, table string) (string, error) {
+	topic, err := r.expand(schema, table)
+	if err != nil || !r.ambiguous(schema, table) {
+		return topic, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := tableOf{schema, table}
+	if other, ok := r.taken[topic]; ok && other != t {
+		return "", fmt.Errorf("topic %q is that of table %q of schema %q already: the names run together in the template %q", topic, other.table, other.schema, r.text)
+	}
+	if r.taken == nil || len(r.taken) >= maxTaken {
+		r.taken = map[string]tableOf{}
+	}
+	r.taken[topic] = t
+	return topic, nil
+}
+
+// ambiguous reports whether another table may have the same topic although the template names both schema and table.
+func (r *router) ambiguous(schema, table string) bool {
+	var fields []int
+	schemas := 0
+	for i, p := range r.parts {
+		if p.field != "" {
+			fields = append(fields, i)
+		}
+		if p.field == "schema" {
+			schemas++
+		}
+	}
+	if schemas == 0 || schemas == len(fields) {
+		return false // tables share topics by the user's own choice
+	}
+	if len(fields) != 2 || fields[1] != fields[0]+2 {
+		return true
+	}
+	// It takes a second place at which what stands between the names could stand.
+	between := r.parts[fields[0]+1].text
+	first, second := schema, table
+	if r.parts[fields[0]].field == "table" {
+		first, second = table, schema
+	}
+	joined := first + between + second
+	return strings.Index(joined, between) != strings.LastIndex(joined, between)
+}
+
+func (r *router) expand(schema, table string) (string, error) {
 	var b strings.Builder
 	for _, p := range r.parts {
 		switch p.field {

@@ -60,6 +60,43 @@ func TestRouter(t *testing.T) {
 	}
 }
 
+// Two tables never share a topic that the template would keep apart (I3).
+func TestRouterCollision(t *testing.T) {
+	type table struct{ schema, name string }
+	for _, c := range []struct {
+		template string
+		first    table
+		second   table
+		collide  bool
+	}{
+		{"{schema}.{table}", table{"a.b", "c"}, table{"a", "b.c"}, true},
+		{"x.{schema}.{table}.y", table{"a.b", "c"}, table{"a", "b.c"}, true},
+		{"{table}_{schema}", table{"a", "b_c"}, table{"c_a", "b"}, true},
+		{"{schema}{table}", table{"a", "bc"}, table{"ab", "c"}, true},
+		{"{schema}--{table}", table{"a-", "b"}, table{"a", "-b"}, true},
+		{"{schema}.{table}.{schema}", table{"a", "a.x.a"}, table{"a.a", "x"}, true},
+		{"{schema}.{table}", table{"a", "b"}, table{"a", "c"}, false},
+		{"{schema}.{table}", table{"a.b", "c"}, table{"a.b", "c"}, false},
+		{"{table}", table{"a", "b"}, table{"c", "b"}, false}, // asked for
+		{"all", table{"a", "b"}, table{"c", "d"}, false},
+	} {
+		r, err := newRouter(c.template, "dest", AnyNames, "destination", "schema", "table")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.topic(c.first.schema, c.first.name); err != nil {
+			t.Error(err)
+		}
+		_, err = r.topic(c.second.schema, c.second.name)
+		if got := err != nil && strings.Contains(err.Error(), "run together"); got != c.collide {
+			t.Errorf("%s: %v and %v: %v", c.template, c.first, c.second, err)
+		}
+		if _, err := r.topic(c.first.schema, c.first.name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func FuzzRouter(f *testing.F) {
 	f.Add("{destination}.{schema}.{table}", "d", "s", "t")
 	f.Add("persistent://a/b/{table}", "d", "s", "t-partition-1")
