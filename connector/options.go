@@ -23,16 +23,17 @@ type Options struct {
 	Password    string      // never logged, never sent but to log in
 	TLS         *tls.Config // nil: plain text; an empty ServerName is set to the address's host
 	Tables      *tablefilter.Filter
-	Start       string        // earliest, latest (also ""), gtid:SET, FILE:OFFSET or an RFC 3339 time
-	Reader      int           // tells Connectors of one destination apart that read at the same time: at the source each is a replica of its own
-	ServerID    uint32        // replica id; 0: derived from this host's name and the destination
-	SchemaFrom  string        // "" (TABLE_MAP) or "information_schema"
-	Heartbeat   time.Duration // of the idle source; 0: 5 s
-	ReadTimeout time.Duration // silence that counts as a lost link; 0: three heartbeats
-	DialTimeout time.Duration // connect and log in; 0: 10 s
-	PollPeriod  time.Duration // how often the source is asked for its position; 0: 2 s
-	MaxEvent    int           // largest event accepted, in bytes, as logged: a row, or a whole transaction when compressed; 0: no limit
-	Logger      *slog.Logger  // nil: slog.Default
+	Start       string               // earliest, latest (also ""), gtid:SET, FILE:OFFSET or an RFC 3339 time
+	Reader      int                  // tells Connectors of one destination apart that read at the same time: at the source each is a replica of its own
+	ServerID    uint32               // replica id; 0: derived from this host's name and the destination
+	SchemaFrom  string               // "" (TABLE_MAP) or "information_schema"
+	Skips       map[event.GTID]int64 // transactions that are passed over unread, with the ordinals that each takes (meta.Skip)
+	Heartbeat   time.Duration        // of the idle source; 0: 5 s
+	ReadTimeout time.Duration        // silence that counts as a lost link; 0: three heartbeats
+	DialTimeout time.Duration        // connect and log in; 0: 10 s
+	PollPeriod  time.Duration        // how often the source is asked for its position; 0: 2 s
+	MaxEvent    int                  // largest event accepted, in bytes, as logged: a row, or a whole transaction when compressed; 0: no limit
+	Logger      *slog.Logger         // nil: slog.Default
 }
 
 // Limits of one put.

@@ -231,6 +231,7 @@ func (r *reader) attempt(ctx context.Context) error {
 			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, Catalog: cat,
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
+		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
 		MatchSchema: c.opt.Tables.MatchSchema, Spared: (&sparing{c: c}).tell,
 		Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
 	})
@@ -312,6 +313,14 @@ func (r *reader) emit(ctx context.Context, e *event.Event) error {
 		return r.flush(ctx)
 	}
 	return nil
+}
+
+// skipped tells of a transaction that was passed over.
+func (r *reader) skipped(g event.GTID, ordinals int64) {
+	r.c.log.Warn("a transaction is passed over, as was ordered with binlogmq cursor skip", "gtid", g.String(), "ordinals", ordinals)
+	if r.main {
+		r.c.state.update(func(s *Status) { s.Skipped++ })
+	}
 }
 
 // again compares what the stream shows again with what was put, and tells

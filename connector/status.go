@@ -27,6 +27,7 @@ type Status struct {
 	Bytes       int64         // read from dump connections
 	Events      int64         // handed on
 	Rows        int64         // row changes handed on
+	Skipped     int64         // transactions passed over, see Options.Skips; again after a reconnect in between
 	Reconnects  int64         // links lost and mended
 	File        string        // how far the main reader has read
 	Offset      uint64        //

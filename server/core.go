@@ -286,7 +286,9 @@ func (f *feed) passed(i int64) (err error) {
 		case event.Begin:
 			f.open = e.Txn
 		case event.Rows:
-			f.rows += int64(e.Rows - e.Skip)
+			if e.Table != nil {
+				f.rows += int64(e.Rows - e.Skip)
+			}
 		case event.End:
 			f.open = nil
 			moveTo(&f.tail, e)
@@ -492,7 +494,9 @@ func (s *sub) move(to int64) (freed bool, err error) {
 	for i := s.rd.Acked(); i < to; i++ {
 		switch e := r.Event(i); e.Kind {
 		case event.Rows:
-			s.rows += int64(e.Rows - e.Skip)
+			if e.Table != nil {
+				s.rows += int64(e.Rows - e.Skip)
+			}
 		case event.End:
 			if e.Ordinal <= c.Last() { // I2
 				return false, fmt.Errorf("%s: transaction end %d behind cursor %d+%d: %w", s.id, e.Ordinal, c.Ordinal, c.Progress, errBackward)

@@ -186,6 +186,9 @@ func show(e *event.Event) string {
 	s := fmt.Sprintf("%-5s ordinal=%d index=%d", e.Kind, e.Ordinal, e.Index)
 	switch e.Kind {
 	case event.Rows:
+		if e.Table == nil {
+			return s + fmt.Sprintf(" passed over rows=%d last=%v at %s:%d-%d", e.Rows, e.Last, e.File, e.Start, e.Next)
+		}
 		s += fmt.Sprintf(" %s %s.%s rows=%d last=%v images=%x/%x raw=%d", e.Op, e.Table.Schema, e.Table.Name, e.Rows, e.Last, e.Images.Before, e.Images.After, len(e.Raw))
 	case event.DDL:
 		s += fmt.Sprintf(" [%s] %q", e.Schema, e.Raw)

@@ -31,6 +31,8 @@ type Options struct {
 	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
+	Skip        func(event.GTID) int64   // how many ordinals a transaction takes that is passed over unread; 0: it is read. May be nil
+	Skipped     func(event.GTID, int64)  // told of each such transaction; may be nil
 	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
 	HideGTIDs   bool                     // leave Txn.GTID zero: positions of this destination are file and offset
 	MaxEvent    int                      // most bytes of an event, as [Stream.Limit], after unpacking; 0: no limit
@@ -122,16 +124,18 @@ type Machine struct {
 	ordinal int64  // last number given
 	base    int64  // last number given before the open transaction
 
-	state  state
-	txn    *event.Txn // open transaction; nil between transactions
-	begun  bool       // its Begin has been emitted or held
-	rows   int64      // row changes of it so far
-	alter  byte       // MariaDB: phase flags of a two-phase ALTER
-	maria  byte       // MariaDB: flags of the GTID event
-	xa     xaState
-	held   *event.Event     // rows event that waits for what follows it
-	saves  map[string]int64 // rows at each savepoint
-	tables []tableRef
+	state   state
+	txn     *event.Txn // open transaction; nil between transactions
+	begun   bool       // its Begin has been emitted or held
+	rows    int64      // row changes of it so far
+	alter   byte       // MariaDB: phase flags of a two-phase ALTER
+	maria   byte       // MariaDB: flags of the GTID event
+	xa      xaState
+	held    *event.Event     // rows event that waits for what follows it
+	saves   map[string]int64 // rows at each savepoint
+	skip    int64            // ordinals of the open transaction if it is passed over, see skip.go; else 0
+	skipped event.GTID       // its GTID
+	tables  []tableRef
 
 	source event.Position // file and offset of the last heartbeat
 }
@@ -222,6 +226,11 @@ func nearest(low uint32, want uint64) uint64 {
 func (m *Machine) step(r *Raw, start, next uint64) error {
 	if m.xa.again {
 		return m.stepAgain(r, start, next)
+	}
+	if m.skip > 0 {
+		if own, err := m.stepSkipped(r, start, next); own || err != nil {
+			return err
+		}
 	}
 	switch t := r.Type; t {
 	case TypeTableMap:
@@ -381,7 +390,7 @@ func (m *Machine) open(r *Raw, s state, start uint64) *event.Txn {
 }
 
 func (m *Machine) reset() {
-	m.state, m.txn, m.begun, m.rows = between, nil, false, 0
+	m.state, m.txn, m.begun, m.rows, m.skip = between, nil, false, 0, 0
 	m.alter, m.maria, m.held = 0, 0, nil
 	m.xa.close()
 	if len(m.saves) > 0 {
@@ -396,6 +405,7 @@ func (m *Machine) mysqlGTID(r *Raw, e *GTIDEvent, start uint64) error {
 		return err
 	}
 	t := m.open(r, announced, start)
+	m.skipOrder(e.GTID)
 	if !m.opt.HideGTIDs {
 		t.GTID = e.GTID
 	}
@@ -418,8 +428,10 @@ func (m *Machine) mariaGTID(r *Raw, start uint64) error {
 		s = standalone
 	}
 	t := m.open(r, s, start)
+	g := event.GTID{Domain: e.Domain, Server: r.ServerID, Seq: e.Seq}
+	m.skipOrder(g)
 	if !m.opt.HideGTIDs {
-		t.GTID = event.GTID{Domain: e.Domain, Server: r.ServerID, Seq: e.Seq}
+		t.GTID = g
 	}
 	t.ThreadID = e.ThreadID
 	m.maria, m.alter, m.xa.open = e.Flags, e.Extra, e.Flags&mariaPreparedXA != 0

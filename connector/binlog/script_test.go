@@ -155,6 +155,15 @@ func (s *script) line(line string) {
 		s.b.pos += num(0)
 	case "nologpos":
 		s.b.noLogPos = args[0] == "on"
+	case "passover": // GTID number, ordinals
+		want, n := event.GTID{SID: uuidA, Seq: num(0)}, int64(num(1))
+		s.m.opt.Skip = func(g event.GTID) int64 {
+			if g == want || g.IsMariaDB() && g.Seq == want.Seq {
+				return n
+			}
+			return 0
+		}
+		s.m.opt.Skipped = func(g event.GTID, n int64) { fmt.Fprintf(&s.out, "passed over %s, %d\n", g, n) }
 	case "scan":
 		s.m.opt.Scan = true
 	case "payload":
