@@ -63,6 +63,17 @@ func TestHealthReadyMetrics(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
+	report.Store(&Report{Destinations: []Destination{{Name: "shop", State: Standby, Meta: true, Epoch: 3}}})
+	if code, body := get(t, c, base+"/readyz"); code != 200 {
+		t.Errorf("standby: readyz %d %s", code, body)
+	}
+	if _, body := get(t, c, base+"/metrics"); !strings.Contains(body, `binlogmq_lease_owner{destination="shop"} 0`) || !strings.Contains(body, `binlogmq_lease_epoch{destination="shop"} 3`) {
+		t.Errorf("standby: metrics\n%s", body)
+	}
+	report.Store(&Report{Destinations: []Destination{{Name: "shop", State: Standby, Error: "ZooKeeper is away"}}})
+	if code, _ := get(t, c, base+"/readyz"); code != 503 {
+		t.Errorf("a standby without its store: readyz %d", code)
+	}
 	set(true, "broker down")
 	if code, body := get(t, c, base+"/healthz"); code != 503 || !strings.Contains(body, "broker down") {
 		t.Errorf("healthz %d %s", code, body)

@@ -39,6 +39,10 @@ func sinkValue(f func(*Sink) int64) func(*Sink) (float64, bool) {
 // Metrics lists every metric; docs/operations.md describes them.
 var Metrics = []Metric{
 	{Name: "binlogmq_destination_up", Help: "1 while the destination works", dest: func(d *Destination) (float64, bool) { return flag(d.Healthy()), true }},
+	{Name: "binlogmq_lease_owner", Help: "1 while this process owns the destination", dest: func(d *Destination) (float64, bool) { return flag(d.Owner), true }},
+	{Name: "binlogmq_lease_epoch", Help: "number of the lease that this process has or had last; 0 where there is only ever one", dest: always(func(d *Destination) int64 { return d.Epoch })},
+	{Name: "binlogmq_meta_connected", Help: "1 while the store of cursors can be reached", dest: func(d *Destination) (float64, bool) { return flag(d.Meta), true }},
+	{Name: "binlogmq_source_skipped_transactions", Help: "transactions passed over by the operator's order", Counter: true, dest: always(func(d *Destination) int64 { return d.Skipped })},
 	{Name: "binlogmq_source_connected", Help: "1 while the binlog stream is connected", dest: func(d *Destination) (float64, bool) { return flag(d.Connected), true }},
 	{Name: "binlogmq_source_read_bytes", Help: "binlog bytes read", Counter: true, dest: always(func(d *Destination) int64 { return d.Bytes })},
 	{Name: "binlogmq_source_events", Help: "binlog events read", Counter: true, dest: always(func(d *Destination) int64 { return d.Events })},

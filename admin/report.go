@@ -12,7 +12,10 @@ type Report struct {
 // Destination is a snapshot of one destination.
 type Destination struct {
 	Name       string  `json:"name"`
-	State      string  `json:"state"`           // "running", "failed", ...
+	State      string  `json:"state"`           // "reading", "failed", ..., or Standby
+	Owner      bool    `json:"owner"`           // this process has the destination's lease
+	Epoch      int64   `json:"epoch"`           // of the lease, or the last one that this process had; 0 where there is only ever one
+	Meta       bool    `json:"meta_connected"`  // the store of cursors can be reached
 	Error      string  `json:"error,omitempty"` // why it is not healthy, with the remedy
 	Connected  bool    `json:"connected"`
 	Position   string  `json:"position"`    // where reading is
@@ -23,6 +26,7 @@ type Destination struct {
 	Events     int64   `json:"events"`      // binlog events read
 	Rows       int64   `json:"rows"`        // row changes captured
 	Reconnects int64   `json:"reconnects"`
+	Skipped    int64   `json:"skipped_transactions"` // passed over by the operator's order
 	RingEvents int64   `json:"ring_events"`
 	RingBytes  int64   `json:"ring_bytes"`
 	RingLimit  int64   `json:"ring_bytes_limit"`
@@ -55,6 +59,9 @@ type Sink struct {
 	CatchingUp  bool    `json:"catching_up"`        // fed by a reader of its own
 }
 
+// Standby is the State of a destination that another process owns, or may own: this one waits for it.
+const Standby = "standby"
+
 // Healthy reports whether the destination works.
 func (d *Destination) Healthy() bool { return d.Error == "" }
 
@@ -77,10 +84,10 @@ func (r *Report) Healthy() bool {
 	return true
 }
 
-// Ready reports whether every source is connected.
+// Ready reports whether every source is connected, or waits in good order for the lease.
 func (r *Report) Ready() bool {
 	for i := range r.Destinations {
-		if !r.Destinations[i].Connected {
+		if d := &r.Destinations[i]; !d.Connected && (d.State != Standby || !d.Healthy()) {
 			return false
 		}
 	}
