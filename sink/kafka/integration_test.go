@@ -27,7 +27,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	k := testenv.NewKafka(t, 1)
-	for _, o := range []Options{{Delivery: AtLeastOnce}, {Delivery: Sequenced, RequestsInFlight: 3}} {
+	for _, o := range []Options{{Delivery: AtLeastOnce}, {Delivery: Sequenced, RequestsInFlight: 3}, {Delivery: Transactional, RequestsInFlight: 3, Topics: Topics{Create: true, ReplicationFactor: 1}}} {
 		t.Run(o.Delivery, func(t *testing.T) {
 			o := o
 			o.RequestTimeout = 5 * time.Second
@@ -438,7 +438,7 @@ func (c *completions) MessageDone(_ *sink.Message, err error) {
 // headers a round. The CPU is that of this process.
 func BenchmarkBroker(b *testing.B) {
 	k := testenv.Kafka(b)
-	for _, c := range [][2]string{{AtLeastOnce, "none"}, {Sequenced, "none"}, {AtLeastOnce, "lz4"}, {Sequenced, "lz4"}, {AtLeastOnce, "snappy"}, {AtLeastOnce, "zstd"}, {AtLeastOnce, "gzip"}} {
+	for _, c := range [][2]string{{AtLeastOnce, "none"}, {Sequenced, "none"}, {Transactional, "none"}, {AtLeastOnce, "lz4"}, {Sequenced, "lz4"}, {AtLeastOnce, "snappy"}, {AtLeastOnce, "zstd"}, {AtLeastOnce, "gzip"}} {
 		b.Run(c[0]+"/"+c[1], func(b *testing.B) {
 			const total, parts = 1_000_000, 6
 			s := either(b, Options{Brokers: k.Bootstrap, Delivery: c[0], Compression: c[1], Topics: Topics{Create: true, Partitions: parts, ReplicationFactor: 1, Configs: map[string]string{"retention.bytes": "50000000", "segment.bytes": "50000000"}}})
@@ -488,8 +488,8 @@ func BenchmarkBroker(b *testing.B) {
 
 // either returns a sink with a new life, or one that needs none.
 func either(b *testing.B, o Options) *Sink {
-	if o.Delivery == Sequenced {
-		return newSequenced(b, o, nil, sink.Same)
+	if o.Delivery != AtLeastOnce {
+		return newStateful(b, o, nil, sink.Same)
 	}
 	return newSink(b, o)
 }
@@ -509,7 +509,7 @@ func (l *latencies) MessageDone(m *sink.Message, err error) {
 // BenchmarkLatency measures the time from Publish to done, at 2,000 messages a second.
 func BenchmarkLatency(b *testing.B) {
 	k := testenv.Kafka(b)
-	for _, delivery := range []string{AtLeastOnce, Sequenced} {
+	for _, delivery := range []string{AtLeastOnce, Sequenced, Transactional} {
 		b.Run(delivery, func(b *testing.B) {
 			latency(b, either(b, Options{Brokers: k.Bootstrap, Delivery: delivery, Topics: Topics{Create: true, Partitions: 6, ReplicationFactor: 1}}))
 		})

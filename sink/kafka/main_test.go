@@ -78,7 +78,21 @@ func newSink(t testing.TB, o Options) *Sink {
 func newSequenced(t testing.TB, o Options, state []byte, how sink.Continuation) *Sink {
 	t.Helper()
 	o.Delivery = Sequenced
-	o.Deployment, o.Destination, o.Sink = "test", "shop", "out"
+	return newStateful(t, o, state, how)
+}
+
+// newTransactional is newSequenced with transactional delivery.
+func newTransactional(t testing.TB, o Options, state []byte, how sink.Continuation) *Sink {
+	t.Helper()
+	o.Delivery, o.Topics.Create = Transactional, true
+	return newStateful(t, o, state, how)
+}
+
+func newStateful(t testing.TB, o Options, state []byte, how sink.Continuation) *Sink {
+	t.Helper()
+	setDefault(&o.Deployment, "test")
+	setDefault(&o.Destination, "shop")
+	setDefault(&o.Sink, "out")
 	s := newSink(t, o)
 	if _, err := s.Restore(ctxFor(t, patience), state, how); err != nil {
 		t.Fatal(err)
