@@ -142,5 +142,13 @@ func (l *ledger) acked(batch int64) error {
 	return nil
 }
 
+// sealed returns the number of batches that are not acknowledged, if no chunk of them follows; else -1.
+func (l *ledger) sealed() int {
+	if n := len(l.open); n > l.head && !l.open[n-1].sealed {
+		return -1
+	}
+	return l.pending()
+}
+
 // pending returns the number of batches that are not acknowledged.
 func (l *ledger) pending() int { return len(l.open) - l.head }

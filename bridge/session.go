@@ -141,6 +141,9 @@ func (s *session) run(soft, hard context.Context) error {
 		s.pull(intake, ctx)
 	})
 	wg.Go(func() { s.acknowledgeReady(ctx) })
+	if ring, ok := s.b.o.Client.(ring); ok && s.b.transactional != nil {
+		wg.Go(func() { s.yieldToRing(ctx, ring) })
+	}
 
 	err := s.publish(ctx)
 	if err == nil {
@@ -226,8 +229,41 @@ func (s *session) awaitRoom(ctx context.Context) bool {
 	}
 }
 
-// yieldPeriod is how often a full window is looked at for a sink that waits for the end of a transaction.
+// yieldPeriod is how often a full window or ring is looked at for a sink that waits for the end of a transaction.
 const yieldPeriod = 5 * time.Millisecond
+
+// ring is a client that knows whether the server reads on.
+type ring interface {
+	// Stalled reports whether nothing comes before an acknowledgement, and how many batches are handed out.
+	Stalled() (handed int, stalled bool)
+}
+
+// yieldToRing tells the sink when the ring holds nothing but what the sink has: the rest of a transaction larger than
+// the ring comes only after a commit.
+func (s *session) yieldToRing(ctx context.Context, r ring) {
+	t := time.NewTicker(yieldPeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.outstanding.Load() == 0 || s.unpublished.Load() != 0 {
+			continue
+		}
+		handed, stalled := r.Stalled()
+		if !stalled {
+			continue
+		}
+		s.mu.Lock()
+		all := s.ledger.sealed() == handed
+		s.mu.Unlock()
+		if all && s.unpublished.Load() == 0 { // in this order: what was handed out is lined up by now
+			s.b.transactional.Yield()
+		}
+	}
+}
 
 // take enters a batch into the ledger and lines up its chunks; false ends the intake.
 func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *planner) bool {
