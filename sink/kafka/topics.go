@@ -180,8 +180,8 @@ func (s *Sink) account(ctx context.Context, t *topic) error {
 	case t.partitions < n:
 		return fewPartitions(t.name, n, int(t.partitions))
 	case t.partitions > n:
-		s.o.Logger.Warn("kafka: the topic has more partitions than when the sink began with it; the sink goes on with those, because others would move keys. "+
-			"To use all: stop the sink cleanly, then begin anew with `binlogmq cursor new-life`", "topic", t.name, "partitions", t.partitions, "used", n)
+		s.o.Logger.Warn("kafka: the topic has more partitions than when the sink began with it; the sink goes on with those until it has stopped in order once, because others would move keys",
+			"topic", t.name, "partitions", t.partitions, "used", n)
 		t.partitions = n
 	}
 	return nil
