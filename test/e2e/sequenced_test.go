@@ -31,9 +31,8 @@ func (k *sequencedTarget) sink() string {
 	return fmt.Sprintf("kafka: { brokers: [%s], delivery: sequenced%s }\n        topic: \"%s.{table}\"", quoted(k.cluster.Bootstrap), k.options, k.prefix)
 }
 
-// kills is how many SIGKILLs TestSequencedKillLoop makes.
-func kills(t *testing.T) int {
-	n := 12
+// kills is how many SIGKILLs a loop makes: n unless the environment says otherwise.
+func kills(t *testing.T, n int) int {
 	if s := os.Getenv("BINLOGMQ_CHAOS_KILLS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
@@ -103,17 +102,24 @@ func (r *run) writeOn(ws []*workload.Writer, pause time.Duration) (stop func()) 
 // BINLOGMQ_CHAOS_KILLS sets the number of SIGKILLs; BINLOGMQ_TEST_BINARY a program without race detector, which a long run wants.
 func TestSequencedKillLoop(t *testing.T) {
 	t.Parallel()
-	n := kills(t)
+	n := kills(t, 12)
 	rng := rand.New(rand.NewPCG(*seed, 2))
 	cluster := testenv.NewKafka(t, 3)
 	to := &sequencedTarget{&kafkaTarget{cluster, testenv.Name(t), "canal-json"}, ", compression: lz4, topics: { partitions: 3, replication_factor: 3, configs: { min.insync.replicas: \"2\" } }"}
+	killLoop(t, cluster, to, to.prefix, n)
+}
+
+// killLoop kills the program n times while writers write and brokers fail, and then verifies what arrived.
+func killLoop(t *testing.T, cluster *testenv.KafkaCluster, to target, prefix string, n int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(*seed, 2))
 	r := newRun(t, testenv.MySQL(t, "mysql"), to)
 	r.config = strings.Replace(r.config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", 1_000_000_000+rng.IntN(1_000_000_000)), 1)
 	ws := r.writers(500)
 	p := process.Start(t, r.config)
 	p.AwaitReady()
 	stop := r.writeOn(ws, 40*time.Millisecond)
-	var killed, zombies, stops, brokerKills, restarts, pauses, moves int
+	var killed, zombies, fenced, stops, brokerKills, restarts, pauses, moves int
 	upset := 0 // broker that is down or frozen; 0: none
 	mend := func() {}
 	sleep := func(most int) { time.Sleep(time.Duration(rng.IntN(most)) * time.Millisecond) }
@@ -139,7 +145,7 @@ func TestSequencedKillLoop(t *testing.T) {
 				pauses++
 			case 4, 5, 6:
 				table := workload.Tables[rng.IntN(len(workload.Tables))].Name
-				cluster.MoveLeader(to.prefix+"."+table, int32(rng.IntN(3)), b)
+				cluster.MoveLeader(prefix+"."+table, int32(rng.IntN(3)), b)
 				moves++
 			}
 		}
@@ -158,11 +164,16 @@ func TestSequencedKillLoop(t *testing.T) {
 			sleep(2000)
 			zombie.Signal(syscall.SIGCONT)
 			sleep(2000) // both send
-			if log := zombie.Log(); strings.Contains(log, "another process") {
+			if log := zombie.Log(); strings.Contains(log, "another process has locked") {
 				t.Error("the zombie found the directory locked")
 			}
-			zombie.Kill()
-			killed++
+			select {
+			case <-zombie.Ended(): // a broker has told it that it has a successor
+				fenced++
+			default:
+				zombie.Kill()
+				killed++
+			}
 		default:
 			p.Kill()
 			killed++
@@ -176,6 +187,6 @@ func TestSequencedKillLoop(t *testing.T) {
 	r.settle(p)
 	p.Stop()
 	r.verify(to, ws, false)
-	t.Logf("seed %d: %d SIGKILLs, %d zombies woken beside a successor, %d stops; brokers: %d killed, %d restarted, %d frozen, %d leader moves",
-		*seed, killed, zombies, stops, brokerKills, restarts, pauses, moves)
+	t.Logf("seed %d: %d SIGKILLs, %d zombies woken beside a successor (%d ended by themselves), %d stops; brokers: %d killed, %d restarted, %d frozen, %d leader moves",
+		*seed, killed, zombies, fenced, stops, brokerKills, restarts, pauses, moves)
 }
