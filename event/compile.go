@@ -48,7 +48,7 @@ func (t *Table) Compile() error {
 			return fmt.Errorf("table %s.%s: column %d %q: type code %d: %w", t.Schema, t.Name, i+1, c.Name, c.Type, err)
 		}
 		plan.widths[i] = c.width
-		if c.Type == typeJSON {
+		if c.Type == TypeJSON {
 			plan.jsons++
 		}
 		if c.width >= 0 {
@@ -84,108 +84,108 @@ func (c *Column) compile() error {
 		}
 	}
 	switch c.Type {
-	case typeTiny:
+	case TypeTiny:
 		integer(1)
-	case typeShort:
+	case TypeShort:
 		integer(2)
-	case typeInt24:
+	case TypeInt24:
 		integer(3)
-	case typeLong:
+	case TypeLong:
 		integer(4)
-	case typeLongLong:
+	case TypeLongLong:
 		integer(8)
-	case typeFloat:
+	case TypeFloat:
 		fixed(ClassFloat, 4)
-	case typeDouble:
+	case TypeDouble:
 		fixed(ClassDouble, 8)
-	case typeNewDecimal:
+	case TypeNewDecimal:
 		p, s := int(c.Meta>>8), int(c.Meta&0xff)
 		if p < 1 || p > 65 || s > 38 || s > p {
 			return fmt.Errorf("impossible DECIMAL(%d,%d)", p, s)
 		}
 		fixed(ClassDecimal, decimalSize(p, s))
-	case typeBit:
+	case TypeBit:
 		if c.Meta < 1 || c.Meta > 64 {
 			return fmt.Errorf("impossible BIT(%d)", c.Meta)
 		}
 		fixed(ClassBit, int(c.Meta+7)/8)
-	case typeYear:
+	case TypeYear:
 		fixed(ClassYear, 1)
-	case typeDate, typeNewDate:
+	case TypeDate, TypeNewDate:
 		fixed(ClassDate, 3)
-	case typeTime2, typeDatetime2, typeTimestamp2:
+	case TypeTime2, TypeDatetime2, TypeTimestamp2:
 		if c.Meta > 6 {
 			return fmt.Errorf("impossible number of fraction digits %d", c.Meta)
 		}
 		w := (int(c.Meta) + 1) / 2
 		switch c.Type {
-		case typeTime2:
+		case TypeTime2:
 			fixed(ClassTime, 3+w)
-		case typeDatetime2:
+		case TypeDatetime2:
 			fixed(ClassDatetime, 5+w)
 		default:
 			fixed(ClassTimestamp, 4+w)
 		}
-	case typeTime, typeDatetime, typeTimestamp:
+	case TypeTime, TypeDatetime, TypeTimestamp:
 		fsp, err := declaredFraction(c.SQLType)
 		if err != nil {
 			return err
 		}
 		c.fsp = uint8(fsp)
 		switch c.Type {
-		case typeTime:
+		case TypeTime:
 			fixed(ClassTime, int(oldTimeBytes[fsp]))
-		case typeDatetime:
+		case TypeDatetime:
 			fixed(ClassDatetime, int(oldDatetimeBytes[fsp]))
 		default:
 			fixed(ClassTimestamp, 4+(fsp+1)/2)
 		}
-	case typeEnum:
+	case TypeEnum:
 		if c.Meta != 1 && c.Meta != 2 {
 			return fmt.Errorf("impossible size %d of an ENUM", c.Meta)
 		}
 		fixed(ClassEnum, int(c.Meta))
-	case typeSet:
+	case TypeSet:
 		if c.Meta < 1 || c.Meta > 8 {
 			return fmt.Errorf("impossible size %d of a SET", c.Meta)
 		}
 		fixed(ClassSet, int(c.Meta))
-	case typeString, typeVarchar, typeVarcharCompressed:
+	case TypeString, TypeVarchar, TypeVarcharCompressed:
 		prefix := -1
 		if c.Meta > 255 {
 			prefix = -2
 		}
-		if c.Type == typeString {
+		if c.Type == TypeString {
 			if err := c.character(ClassChar, ClassBinary, prefix); err != nil {
 				return err
 			}
 			return c.logical()
 		}
-		if c.Type == typeVarcharCompressed {
+		if c.Type == TypeVarcharCompressed {
 			c.compressed = true
 		}
 		if err := c.character(ClassChar, ClassVarbinary, prefix); err != nil {
 			return err
 		}
-	case typeBlob, typeBlobCompressed, typeGeometry, typeJSON, typeVector:
+	case TypeBlob, TypeBlobCompressed, TypeGeometry, TypeJSON, TypeVector:
 		if c.Meta < 1 || c.Meta > 4 {
 			return fmt.Errorf("impossible length prefix of %d bytes", c.Meta)
 		}
 		prefix := -int(c.Meta)
 		switch c.Type {
-		case typeGeometry:
+		case TypeGeometry:
 			fixed(ClassGeometry, prefix)
-		case typeJSON:
+		case TypeJSON:
 			fixed(ClassJSON, prefix)
-		case typeVector:
+		case TypeVector:
 			fixed(ClassVector, prefix)
 		default:
-			c.compressed = c.Type == typeBlobCompressed
+			c.compressed = c.Type == TypeBlobCompressed
 			if err := c.character(ClassText, ClassBlob, prefix); err != nil {
 				return err
 			}
 		}
-	case typeDecimal:
+	case TypeDecimal:
 		return fmt.Errorf("DECIMAL of MySQL 4 is not supported; rebuild the table with ALTER TABLE ... FORCE")
 	default:
 		return fmt.Errorf("unknown column type")
@@ -224,7 +224,7 @@ func (c *Column) logical() error {
 		class, size = ClassINET6, 16
 	}
 	if size > 0 {
-		if c.Type != typeString || c.Meta != size {
+		if c.Type != TypeString || c.Meta != size {
 			return fmt.Errorf("information_schema says %s, but the log shows type %d of %d bytes: the table was altered since", c.Logical, c.Type, c.Meta)
 		}
 		c.Class = class

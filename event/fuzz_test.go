@@ -25,7 +25,7 @@ func FuzzRowImages(f *testing.F) {
 			}
 			meta = meta[n:]
 			c := Column{Name: "c", Type: real, Meta: m, Unsigned: i&1 != 0, Charset: []string{"utf8mb4", "binary", "gbk", "ujis", "utf16"}[i%5]}
-			if real == typeTime || real == typeDatetime || real == typeTimestamp {
+			if real == TypeTime || real == TypeDatetime || real == TypeTimestamp {
 				c.SQLType = []string{"x", "x(1)", "x(6)"}[i%3]
 			}
 			if i%2 == 0 {
@@ -113,13 +113,13 @@ func FuzzDecimal(f *testing.F) {
 }
 
 func FuzzTemporals(f *testing.F) {
-	f.Add([]byte{0x7e, 0xfd, 0xfb, 0xf6, 0x3c}, byte(typeTime2), uint16(3), 0)
-	f.Add([]byte{0x99, 0xb4, 0xcc, 0x53, 0x08, 0x1e, 0xa0}, byte(typeDatetime2), uint16(3), 0)
-	f.Add([]byte{0x67, 0x2b, 0x10, 0x40}, byte(typeTimestamp2), uint16(0), 3600)
+	f.Add([]byte{0x7e, 0xfd, 0xfb, 0xf6, 0x3c}, byte(TypeTime2), uint16(3), 0)
+	f.Add([]byte{0x99, 0xb4, 0xcc, 0x53, 0x08, 0x1e, 0xa0}, byte(TypeDatetime2), uint16(3), 0)
+	f.Add([]byte{0x67, 0x2b, 0x10, 0x40}, byte(TypeTimestamp2), uint16(0), 3600)
 	f.Fuzz(func(t *testing.T, raw []byte, typ byte, meta uint16, zone int) {
 		switch typ {
-		case typeTime2, typeDatetime2, typeTimestamp2, typeDate, typeYear:
-		case typeTime, typeDatetime, typeTimestamp:
+		case TypeTime2, TypeDatetime2, TypeTimestamp2, TypeDate, TypeYear:
+		case TypeTime, TypeDatetime, TypeTimestamp:
 		default:
 			return
 		}

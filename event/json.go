@@ -298,7 +298,7 @@ func (w *jsonWriter) opaque(b []byte) error {
 		return errJSON
 	}
 	switch typ {
-	case typeNewDecimal:
+	case TypeNewDecimal:
 		if len(b) < 2 {
 			return errJSON
 		}
@@ -308,7 +308,7 @@ func (w *jsonWriter) opaque(b []byte) error {
 		}
 		w.dst, err = appendDecimal(w.dst, b[2:], p, s)
 		return err
-	case typeDate, typeTime, typeDatetime, typeTimestamp:
+	case TypeDate, TypeTime, TypeDatetime, TypeTimestamp:
 		if len(b) != 8 {
 			return errJSON
 		}
@@ -344,9 +344,9 @@ func (w *jsonWriter) temporal(typ byte, v int64) error {
 		return errJSON
 	}
 	switch typ {
-	case typeTime:
+	case TypeTime:
 		w.dst = appendClock(w.dst, uint(u>>12)&0x3ff, uint(u>>6)&63, uint(u)&63)
-	case typeDate:
+	case TypeDate:
 		ym := uint(u >> 22)
 		if ym/13 > 9999 {
 			return errJSON

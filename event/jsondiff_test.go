@@ -120,7 +120,7 @@ func TestJSONDiffGrowsLarge(t *testing.T) {
 }
 
 func partialEvent(t testing.TB) *Event {
-	table := compiled(t, Column{Name: "id", Type: typeTiny}, Column{Name: "j", Type: typeJSON, Meta: 4}, Column{Name: "k", Type: typeJSON, Meta: 4})
+	table := compiled(t, Column{Name: "id", Type: TypeTiny}, Column{Name: "j", Type: TypeJSON, Meta: 4}, Column{Name: "k", Type: TypeJSON, Meta: 4})
 	e := &Event{Kind: Rows, Op: Update, Partial: true, Table: table, Images: Images{Before: []byte{7}, After: []byte{7}}}
 	put := func(b ...byte) { e.Raw = append(append(e.Raw, byte(len(b)), 0, 0, 0), b...) }
 	a, b := jsonDoc([]any{1, 2}), jsonDoc(jsonObj{"x", "y"})

@@ -379,7 +379,7 @@ func (s *Scanner) partialImage(m *imageScan, values []Value) error {
 	bit := 0
 	for i := range values {
 		v := &values[i]
-		if v.col.Type != typeJSON {
+		if v.col.Type != TypeJSON {
 			continue
 		}
 		partial := bitmap[bit>>3]>>(bit&7)&1 != 0

@@ -36,19 +36,19 @@ func ones(n int) []byte {
 // orderTable is the table of the benchmarks; orderRow an image of 249 bytes.
 func orderTable(t testing.TB) *Table {
 	text := func(name string, bytes uint16) Column {
-		return Column{Name: name, Type: typeVarchar, Meta: bytes, Charset: "utf8mb4"}
+		return Column{Name: name, Type: TypeVarchar, Meta: bytes, Charset: "utf8mb4"}
 	}
 	return compiled(t,
-		Column{Name: "id", Type: typeLongLong, Unsigned: true},
-		Column{Name: "customer", Type: typeLong, Unsigned: true},
-		Column{Name: "state", Type: typeTiny},
+		Column{Name: "id", Type: TypeLongLong, Unsigned: true},
+		Column{Name: "customer", Type: TypeLong, Unsigned: true},
+		Column{Name: "state", Type: TypeTiny},
 		text("email", 800), text("city", 160), text("street", 400),
-		Column{Name: "total", Type: typeNewDecimal, Meta: 12<<8 | 2},
-		Column{Name: "tax", Type: typeNewDecimal, Meta: 10<<8 | 4},
-		Column{Name: "created", Type: typeDatetime2, Meta: 3},
-		Column{Name: "changed", Type: typeTimestamp2},
-		Column{Name: "doc", Type: typeJSON, Meta: 4},
-		Column{Name: "note", Type: typeBlob, Meta: 2, Charset: "utf8mb4"},
+		Column{Name: "total", Type: TypeNewDecimal, Meta: 12<<8 | 2},
+		Column{Name: "tax", Type: TypeNewDecimal, Meta: 10<<8 | 4},
+		Column{Name: "created", Type: TypeDatetime2, Meta: 3},
+		Column{Name: "changed", Type: TypeTimestamp2},
+		Column{Name: "doc", Type: TypeJSON, Meta: 4},
+		Column{Name: "note", Type: TypeBlob, Meta: 2, Charset: "utf8mb4"},
 	)
 }
 
@@ -139,7 +139,7 @@ func TestScannerWalksRows(t *testing.T) {
 }
 
 func TestScannerTellsAbsentFromNull(t *testing.T) {
-	table := compiled(t, Column{Type: typeTiny}, Column{Type: typeTiny}, Column{Type: typeVarchar, Meta: 10, Charset: "latin1"})
+	table := compiled(t, Column{Type: TypeTiny}, Column{Type: TypeTiny}, Column{Type: TypeVarchar, Meta: 10, Charset: "latin1"})
 	e := &Event{Kind: Rows, Op: Update, Table: table, Rows: 2,
 		// MINIMAL images; the bits beyond the columns mean nothing.
 		Images: Images{Before: []byte{0b11111101}, After: []byte{0b11111110}},
@@ -174,7 +174,7 @@ func TestScannerTellsAbsentFromNull(t *testing.T) {
 
 // TestI3ScannerRefusesWhatItCannotRead proves that no event is read in part.
 func TestI3ScannerRefusesWhatItCannotRead(t *testing.T) {
-	table := compiled(t, Column{Name: "id", Type: typeLong}, Column{Name: "name", Type: typeVarchar, Meta: 300, Charset: "utf8mb4"})
+	table := compiled(t, Column{Name: "id", Type: TypeLong}, Column{Name: "name", Type: TypeVarchar, Meta: 300, Charset: "utf8mb4"})
 	all := Images{After: []byte{3}}
 	row := []byte{0, 1, 0, 0, 0, 2, 0, 'a', 'b'}
 	for _, c := range []struct {
@@ -223,8 +223,8 @@ func TestI3ScannerRefusesWhatItCannotRead(t *testing.T) {
 
 func TestCountRowsAgreesWithScanner(t *testing.T) {
 	table := compiled(t,
-		Column{Type: typeVarchar, Meta: 3, Charset: "binary"}, Column{Type: typeBlob, Meta: 1, Charset: "binary"}, Column{Type: typeBlob, Meta: 3, Charset: "binary"},
-		Column{Type: typeBlob, Meta: 4, Charset: "binary"}, Column{Type: typeLong}, Column{Type: typeInt24}, Column{Type: typeVarchar, Meta: 256, Charset: "binary"}, Column{Type: typeTiny}, Column{Type: typeTiny})
+		Column{Type: TypeVarchar, Meta: 3, Charset: "binary"}, Column{Type: TypeBlob, Meta: 1, Charset: "binary"}, Column{Type: TypeBlob, Meta: 3, Charset: "binary"},
+		Column{Type: TypeBlob, Meta: 4, Charset: "binary"}, Column{Type: TypeLong}, Column{Type: TypeInt24}, Column{Type: TypeVarchar, Meta: 256, Charset: "binary"}, Column{Type: TypeTiny}, Column{Type: TypeTiny})
 	full := []byte{0, 0, 1, 'a', 2, 'b', 'c', 1, 0, 0, 'd', 1, 0, 0, 0, 'e', 1, 2, 3, 4, 1, 2, 3, 1, 0, 'f', 1, 2}
 	nulls := []byte{0xff, 0xff}
 	raw := append(append(append([]byte{}, full...), nulls...), full...)

@@ -29,41 +29,41 @@ func DerivedSQLType(c *Column) string {
 		return text + "(" + strconv.Itoa(bytes) + ")"
 	}
 	switch c.Type {
-	case typeTiny:
+	case TypeTiny:
 		return c.number("tinyint")
-	case typeShort:
+	case TypeShort:
 		return c.number("smallint")
-	case typeInt24:
+	case TypeInt24:
 		return c.number("mediumint")
-	case typeLong:
+	case TypeLong:
 		return c.number("int")
-	case typeLongLong:
+	case TypeLongLong:
 		return c.number("bigint")
-	case typeFloat:
+	case TypeFloat:
 		return c.number("float")
-	case typeDouble:
+	case TypeDouble:
 		return c.number("double")
-	case typeNewDecimal:
+	case TypeNewDecimal:
 		return c.number("decimal(" + strconv.Itoa(int(c.Meta>>8)) + "," + strconv.Itoa(int(c.Meta&0xff)) + ")")
-	case typeBit:
+	case TypeBit:
 		return "bit(" + strconv.Itoa(int(c.Meta)) + ")"
-	case typeYear:
+	case TypeYear:
 		return "year"
-	case typeDate, typeNewDate:
+	case TypeDate, TypeNewDate:
 		return "date"
-	case typeTime, typeTime2:
+	case TypeTime, TypeTime2:
 		return c.fraction("time")
-	case typeDatetime, typeDatetime2:
+	case TypeDatetime, TypeDatetime2:
 		return c.fraction("datetime")
-	case typeTimestamp, typeTimestamp2:
+	case TypeTimestamp, TypeTimestamp2:
 		return c.fraction("timestamp")
-	case typeString:
+	case TypeString:
 		return length("char", "binary", int(c.Meta))
-	case typeVarchar:
+	case TypeVarchar:
 		return length("varchar", "varbinary", int(c.Meta))
-	case typeVarcharCompressed:
+	case TypeVarcharCompressed:
 		return length("varchar", "varbinary", max(int(c.Meta)-1, 0))
-	case typeBlob, typeBlobCompressed:
+	case TypeBlob, TypeBlobCompressed:
 		if c.Meta < 1 || c.Meta > 4 {
 			return ""
 		}
@@ -72,15 +72,15 @@ func DerivedSQLType(c *Column) string {
 			return size + "blob"
 		}
 		return size + "text"
-	case typeEnum:
+	case TypeEnum:
 		return members("enum", c.Members)
-	case typeSet:
+	case TypeSet:
 		return members("set", c.Members)
-	case typeJSON:
+	case TypeJSON:
 		return "json"
-	case typeGeometry:
+	case TypeGeometry:
 		return "geometry"
-	case typeVector:
+	case TypeVector:
 		return "vector"
 	}
 	return ""
@@ -95,7 +95,7 @@ func (c *Column) number(name string) string {
 
 func (c *Column) fraction(name string) string {
 	digits := int(c.Meta)
-	if c.Type == typeTime || c.Type == typeDatetime || c.Type == typeTimestamp {
+	if c.Type == TypeTime || c.Type == TypeDatetime || c.Type == TypeTimestamp {
 		digits = int(c.fsp)
 	}
 	if digits == 0 {

@@ -78,7 +78,7 @@ func appendPackedDatetime(dst []byte, u uint64) ([]byte, error) {
 
 // appendDatetime appends a DATETIME, invalid and zero dates as they are.
 func (c *Column) appendDatetime(dst, b []byte) ([]byte, error) {
-	if c.Type == typeDatetime {
+	if c.Type == TypeDatetime {
 		return c.appendOldDatetime(dst, b)
 	}
 	const sign = 1 << 39
@@ -98,7 +98,7 @@ func (c *Column) appendDatetime(dst, b []byte) ([]byte, error) {
 func (c *Column) appendTimestamp(dst, b []byte, loc *time.Location) ([]byte, error) {
 	var sec, frac uint32
 	digits := int(c.Meta)
-	if c.Type == typeTimestamp {
+	if c.Type == TypeTimestamp {
 		if digits = int(c.fsp); digits == 0 {
 			sec = binary.LittleEndian.Uint32(b)
 		} else {
@@ -151,7 +151,7 @@ func appendUnix(dst []byte, sec int64, loc *time.Location) []byte {
 // appendTime appends a TIME: sign, 10 bits hour, 6 minute, 6 second and the
 // fraction, as one big-endian number offset by its middle.
 func (c *Column) appendTime(dst, b []byte) ([]byte, error) {
-	if c.Type == typeTime {
+	if c.Type == TypeTime {
 		return c.appendOldTime(dst, b)
 	}
 	shift := 8 * (len(b) - 3)

@@ -2,42 +2,42 @@ package event
 
 import "fmt"
 
-// Type codes of TABLE_MAP columns. The values are those of MySQL's
+// Type codes of TABLE_MAP columns, as [Column].Type has them. The values are those of MySQL's
 // enum_field_types; 140 and 141 are MariaDB's.
 const (
-	typeDecimal           = 0 // pre-5.0 DECIMAL, not supported
-	typeTiny              = 1
-	typeShort             = 2
-	typeLong              = 3
-	typeFloat             = 4
-	typeDouble            = 5
-	typeTimestamp         = 7
-	typeLongLong          = 8
-	typeInt24             = 9
-	typeDate              = 10
-	typeTime              = 11
-	typeDatetime          = 12
-	typeYear              = 13
-	typeNewDate           = 14
-	typeVarchar           = 15
-	typeBit               = 16
-	typeTimestamp2        = 17
-	typeDatetime2         = 18
-	typeTime2             = 19
-	typeBlobCompressed    = 140
-	typeVarcharCompressed = 141
-	typeVector            = 242
-	typeJSON              = 245
-	typeNewDecimal        = 246
-	typeEnum              = 247
-	typeSet               = 248
-	typeTinyBlob          = 249
-	typeMediumBlob        = 250
-	typeLongBlob          = 251
-	typeBlob              = 252
-	typeVarString         = 253
-	typeString            = 254
-	typeGeometry          = 255
+	TypeDecimal           = 0 // pre-5.0 DECIMAL, not supported
+	TypeTiny              = 1
+	TypeShort             = 2
+	TypeLong              = 3
+	TypeFloat             = 4
+	TypeDouble            = 5
+	TypeTimestamp         = 7
+	TypeLongLong          = 8
+	TypeInt24             = 9
+	TypeDate              = 10
+	TypeTime              = 11
+	TypeDatetime          = 12
+	TypeYear              = 13
+	TypeNewDate           = 14
+	TypeVarchar           = 15
+	TypeBit               = 16
+	TypeTimestamp2        = 17
+	TypeDatetime2         = 18
+	TypeTime2             = 19
+	TypeBlobCompressed    = 140
+	TypeVarcharCompressed = 141
+	TypeVector            = 242
+	TypeJSON              = 245
+	TypeNewDecimal        = 246
+	TypeEnum              = 247
+	TypeSet               = 248
+	TypeTinyBlob          = 249
+	TypeMediumBlob        = 250
+	TypeLongBlob          = 251
+	TypeBlob              = 252
+	TypeVarString         = 253
+	TypeString            = 254
+	TypeGeometry          = 255
 )
 
 // NormalizeType reads the metadata of one column from the front of a
@@ -75,24 +75,24 @@ func NormalizeType(typ byte, meta []byte) (realType byte, m uint16, n int, err e
 	}
 	bad := func() error { return fmt.Errorf("event: column type %d has impossible metadata % x", typ, meta[:n]) }
 	switch typ {
-	case typeVarchar, typeVarString, typeVarcharCompressed:
+	case TypeVarchar, TypeVarString, TypeVarcharCompressed:
 		m = uint16(meta[0]) | uint16(meta[1])<<8
-		if typ == typeVarString {
-			typ = typeVarchar
+		if typ == TypeVarString {
+			typ = TypeVarchar
 		}
-	case typeBit:
+	case TypeBit:
 		// First the bits beyond whole bytes, then the whole bytes.
 		bits := int(meta[1])*8 + int(meta[0])
 		if meta[0] > 7 || bits < 1 || bits > 64 {
 			return 0, 0, 0, bad()
 		}
 		m = uint16(bits)
-	case typeNewDecimal:
+	case TypeNewDecimal:
 		if meta[0] < 1 || meta[0] > 65 || meta[1] > 38 || meta[1] > meta[0] {
 			return 0, 0, 0, bad()
 		}
 		m = uint16(meta[0])<<8 | uint16(meta[1])
-	case typeString, typeEnum, typeSet:
+	case TypeString, TypeEnum, TypeSet:
 		b0, length := meta[0], int(meta[1])
 		if b0&0x30 != 0x30 {
 			// Two bits of the length live, inverted, in the type byte.
@@ -100,36 +100,36 @@ func NormalizeType(typ byte, meta []byte) (realType byte, m uint16, n int, err e
 			b0 |= 0x30
 		}
 		switch b0 {
-		case typeString, typeVarString:
-			typ = typeString
-		case typeEnum:
+		case TypeString, TypeVarString:
+			typ = TypeString
+		case TypeEnum:
 			if length != 1 && length != 2 {
 				return 0, 0, 0, bad()
 			}
-			typ = typeEnum
-		case typeSet:
+			typ = TypeEnum
+		case TypeSet:
 			if length < 1 || length > 8 {
 				return 0, 0, 0, bad()
 			}
-			typ = typeSet
+			typ = TypeSet
 		default:
 			return 0, 0, 0, bad()
 		}
 		m = uint16(length)
-	case typeBlob, typeTinyBlob, typeMediumBlob, typeLongBlob, typeBlobCompressed, typeGeometry, typeJSON, typeVector:
+	case TypeBlob, TypeTinyBlob, TypeMediumBlob, TypeLongBlob, TypeBlobCompressed, TypeGeometry, TypeJSON, TypeVector:
 		if meta[0] < 1 || meta[0] > 4 {
 			return 0, 0, 0, bad()
 		}
 		m = uint16(meta[0])
-		if typ == typeTinyBlob || typ == typeMediumBlob || typ == typeLongBlob {
-			typ = typeBlob
+		if typ == TypeTinyBlob || typ == TypeMediumBlob || typ == TypeLongBlob {
+			typ = TypeBlob
 		}
-	case typeFloat, typeDouble:
-		if want := byte(4 * (typ - typeFloat + 1)); meta[0] != want {
+	case TypeFloat, TypeDouble:
+		if want := byte(4 * (typ - TypeFloat + 1)); meta[0] != want {
 			return 0, 0, 0, bad()
 		}
 		m = uint16(meta[0])
-	case typeTime2, typeDatetime2, typeTimestamp2:
+	case TypeTime2, TypeDatetime2, TypeTimestamp2:
 		if meta[0] > 6 {
 			return 0, 0, 0, bad()
 		}
@@ -142,15 +142,15 @@ func NormalizeType(typ byte, meta []byte) (realType byte, m uint16, n int, err e
 // unknown type.
 func metaBytes(typ byte) int {
 	switch typ {
-	case typeTiny, typeShort, typeLong, typeLongLong, typeInt24, typeYear,
-		typeDate, typeNewDate, typeTime, typeDatetime, typeTimestamp:
+	case TypeTiny, TypeShort, TypeLong, TypeLongLong, TypeInt24, TypeYear,
+		TypeDate, TypeNewDate, TypeTime, TypeDatetime, TypeTimestamp:
 		return 0
-	case typeFloat, typeDouble, typeTime2, typeDatetime2, typeTimestamp2,
-		typeBlob, typeTinyBlob, typeMediumBlob, typeLongBlob, typeBlobCompressed,
-		typeGeometry, typeJSON, typeVector:
+	case TypeFloat, TypeDouble, TypeTime2, TypeDatetime2, TypeTimestamp2,
+		TypeBlob, TypeTinyBlob, TypeMediumBlob, TypeLongBlob, TypeBlobCompressed,
+		TypeGeometry, TypeJSON, TypeVector:
 		return 1
-	case typeVarchar, typeVarString, typeVarcharCompressed, typeBit, typeNewDecimal,
-		typeString, typeEnum, typeSet:
+	case TypeVarchar, TypeVarString, TypeVarcharCompressed, TypeBit, TypeNewDecimal,
+		TypeString, TypeEnum, TypeSet:
 		return 2
 	}
 	return -1

@@ -23,34 +23,34 @@ func valueOf(t testing.TB, c Column, raw string) Value {
 	return Value{raw: b, col: &table.Columns[0], state: statePresent}
 }
 
-func dec(p, s uint16) Column { return Column{Type: typeNewDecimal, Meta: p<<8 | s} }
+func dec(p, s uint16) Column { return Column{Type: TypeNewDecimal, Meta: p<<8 | s} }
 
-func char(set string) Column { return Column{Type: typeVarchar, Meta: 255, Charset: set} }
+func char(set string) Column { return Column{Type: TypeVarchar, Meta: 255, Charset: set} }
 
 func TestValueText(t *testing.T) {
 	for _, c := range []struct {
 		column    Column
 		raw, want string
 	}{
-		{Column{Type: typeTiny}, "80", "-128"},
-		{Column{Type: typeTiny, Unsigned: true}, "ff", "255"},
-		{Column{Type: typeShort}, "ffff", "-1"},
-		{Column{Type: typeShort, Unsigned: true}, "409c", "40000"},
-		{Column{Type: typeInt24}, "000080", "-8388608"},
-		{Column{Type: typeInt24}, "ffff7f", "8388607"},
-		{Column{Type: typeInt24, Unsigned: true}, "ffffff", "16777215"},
-		{Column{Type: typeLong}, "00000080", "-2147483648"},
-		{Column{Type: typeLong, Unsigned: true}, "ffffffff", "4294967295"},
-		{Column{Type: typeLongLong}, "0000000000000080", "-9223372036854775808"},
-		{Column{Type: typeLongLong, Unsigned: true}, "ffffffffffffffff", "18446744073709551615"},
+		{Column{Type: TypeTiny}, "80", "-128"},
+		{Column{Type: TypeTiny, Unsigned: true}, "ff", "255"},
+		{Column{Type: TypeShort}, "ffff", "-1"},
+		{Column{Type: TypeShort, Unsigned: true}, "409c", "40000"},
+		{Column{Type: TypeInt24}, "000080", "-8388608"},
+		{Column{Type: TypeInt24}, "ffff7f", "8388607"},
+		{Column{Type: TypeInt24, Unsigned: true}, "ffffff", "16777215"},
+		{Column{Type: TypeLong}, "00000080", "-2147483648"},
+		{Column{Type: TypeLong, Unsigned: true}, "ffffffff", "4294967295"},
+		{Column{Type: TypeLongLong}, "0000000000000080", "-9223372036854775808"},
+		{Column{Type: TypeLongLong, Unsigned: true}, "ffffffffffffffff", "18446744073709551615"},
 
-		{Column{Type: typeFloat}, "cdcc8c3f", "1.1"},
-		{Column{Type: typeFloat}, "9e c9 7f 7f", "3.4e38"},
-		{Column{Type: typeFloat}, "00000080", "-0"},
-		{Column{Type: typeFloat}, "01000000", "1e-45"},
-		{Column{Type: typeFloat}, "0000804b", "16777216"},
-		{Column{Type: typeDouble}, "000000000000f83f", "1.5"},
-		{Column{Type: typeDouble}, "7dc39425ad49b254", "1e100"},
+		{Column{Type: TypeFloat}, "cdcc8c3f", "1.1"},
+		{Column{Type: TypeFloat}, "9e c9 7f 7f", "3.4e38"},
+		{Column{Type: TypeFloat}, "00000080", "-0"},
+		{Column{Type: TypeFloat}, "01000000", "1e-45"},
+		{Column{Type: TypeFloat}, "0000804b", "16777216"},
+		{Column{Type: TypeDouble}, "000000000000f83f", "1.5"},
+		{Column{Type: TypeDouble}, "7dc39425ad49b254", "1e100"},
 
 		// The manual's example: 1234567890.1234 as DECIMAL(14,4), and its negative.
 		{dec(14, 4), "81 0dfb38d2 04d2", "1234567890.1234"},
@@ -62,35 +62,35 @@ func TestValueText(t *testing.T) {
 		{dec(65, 30), "85f5e0ff3b9ac9ff3b9ac9ff3b9ac9ff 3b9ac9ff3b9ac9ff3b9ac9ff03e7", strings.Repeat("9", 35) + "." + strings.Repeat("9", 30)},
 		{dec(65, 30), "7a0a1f00c4653600c4653600c4653600 c4653600c4653600c4653600fc18", "-" + strings.Repeat("9", 35) + "." + strings.Repeat("9", 30)},
 
-		{Column{Type: typeBit, Meta: 1}, "01", "1"},
-		{Column{Type: typeBit, Meta: 17}, "01ffff", "131071"},
-		{Column{Type: typeBit, Meta: 64}, "ffffffffffffffff", "18446744073709551615"},
-		{Column{Type: typeYear}, "00", "0000"},
-		{Column{Type: typeYear}, "01", "1901"},
-		{Column{Type: typeYear}, "ff", "2155"},
+		{Column{Type: TypeBit, Meta: 1}, "01", "1"},
+		{Column{Type: TypeBit, Meta: 17}, "01ffff", "131071"},
+		{Column{Type: TypeBit, Meta: 64}, "ffffffffffffffff", "18446744073709551615"},
+		{Column{Type: TypeYear}, "00", "0000"},
+		{Column{Type: TypeYear}, "01", "1901"},
+		{Column{Type: TypeYear}, "ff", "2155"},
 
-		{Column{Type: typeDate}, "000000", "0000-00-00"},
-		{Column{Type: typeDate}, "9f1f4e", "9999-12-31"},
-		{Column{Type: typeDate}, "00a00f", "2000-00-00"},
-		{Column{Type: typeTime2, Meta: 3}, "7efdfb f63c", "-16:08:04.250"},
-		{Column{Type: typeTime2, Meta: 2}, "7fffff ff", "-00:00:00.01"},
-		{Column{Type: typeTime2, Meta: 2}, "800000 00", "00:00:00.00"},
-		{Column{Type: typeTime2, Meta: 1}, "7fffff 00", "-00:00:01.0"},
-		{Column{Type: typeTime2, Meta: 1}, "7fffff a6", "-00:00:00.9"},
-		{Column{Type: typeTime2}, "4b9105", "-838:59:59"},
-		{Column{Type: typeTime2}, "b46efb", "838:59:59"},
-		{Column{Type: typeTime2, Meta: 6}, "7fffff ffffff", "-00:00:00.000001"},
-		{Column{Type: typeDatetime2}, "8000000000", "0000-00-00 00:00:00"},
-		{Column{Type: typeDatetime2, Meta: 3}, "99b4cc5308 1ea0", "2024-11-06 05:12:08.784"},
-		{Column{Type: typeDatetime2, Meta: 6}, "99b280a2cc 00000d", "2024-02-00 10:11:12.000013"},
-		{Column{Type: typeTimestamp2}, "00000000", "0000-00-00 00:00:00"},
-		{Column{Type: typeTimestamp2, Meta: 2}, "00000000 63", "1970-01-01 00:00:00.99"},
-		{Column{Type: typeTimestamp2, Meta: 1}, "7fffffff 5a", "2038-01-19 03:14:07.9"},
-		{Column{Type: typeTimestamp2}, "ffffffff", "2106-02-07 06:28:15"},
-		{Column{Type: typeTime, SQLType: "time"}, "c01dfe", "-12:34:56"},
-		{Column{Type: typeTime, SQLType: "time"}, "40e201", "12:34:56"},
-		{Column{Type: typeDatetime, SQLType: "datetime"}, "f67cac8b68120000", "2024-02-29 23:59:58"},
-		{Column{Type: typeTimestamp, SQLType: "timestamp"}, "40102b67", "2024-11-06 06:44:16"},
+		{Column{Type: TypeDate}, "000000", "0000-00-00"},
+		{Column{Type: TypeDate}, "9f1f4e", "9999-12-31"},
+		{Column{Type: TypeDate}, "00a00f", "2000-00-00"},
+		{Column{Type: TypeTime2, Meta: 3}, "7efdfb f63c", "-16:08:04.250"},
+		{Column{Type: TypeTime2, Meta: 2}, "7fffff ff", "-00:00:00.01"},
+		{Column{Type: TypeTime2, Meta: 2}, "800000 00", "00:00:00.00"},
+		{Column{Type: TypeTime2, Meta: 1}, "7fffff 00", "-00:00:01.0"},
+		{Column{Type: TypeTime2, Meta: 1}, "7fffff a6", "-00:00:00.9"},
+		{Column{Type: TypeTime2}, "4b9105", "-838:59:59"},
+		{Column{Type: TypeTime2}, "b46efb", "838:59:59"},
+		{Column{Type: TypeTime2, Meta: 6}, "7fffff ffffff", "-00:00:00.000001"},
+		{Column{Type: TypeDatetime2}, "8000000000", "0000-00-00 00:00:00"},
+		{Column{Type: TypeDatetime2, Meta: 3}, "99b4cc5308 1ea0", "2024-11-06 05:12:08.784"},
+		{Column{Type: TypeDatetime2, Meta: 6}, "99b280a2cc 00000d", "2024-02-00 10:11:12.000013"},
+		{Column{Type: TypeTimestamp2}, "00000000", "0000-00-00 00:00:00"},
+		{Column{Type: TypeTimestamp2, Meta: 2}, "00000000 63", "1970-01-01 00:00:00.99"},
+		{Column{Type: TypeTimestamp2, Meta: 1}, "7fffffff 5a", "2038-01-19 03:14:07.9"},
+		{Column{Type: TypeTimestamp2}, "ffffffff", "2106-02-07 06:28:15"},
+		{Column{Type: TypeTime, SQLType: "time"}, "c01dfe", "-12:34:56"},
+		{Column{Type: TypeTime, SQLType: "time"}, "40e201", "12:34:56"},
+		{Column{Type: TypeDatetime, SQLType: "datetime"}, "f67cac8b68120000", "2024-02-29 23:59:58"},
+		{Column{Type: TypeTimestamp, SQLType: "timestamp"}, "40102b67", "2024-11-06 06:44:16"},
 
 		{char("utf8mb4"), "61e4b8ad f09f9880", "a中😀"},
 		{char("utf8mb4"), "61ff62", "a\ufffdb"},
@@ -110,27 +110,27 @@ func TestValueText(t *testing.T) {
 		{char("swe7"), "5b5c7b", "ÄÖä"},
 		{char("koi8r"), "d1", "я"},
 		{char("binary"), "00ff80", "\x00\xff\x80"},
-		{Column{Type: typeString, Meta: 4, Charset: "binary"}, "0102", "\x01\x02\x00\x00"},
-		{Column{Type: typeString, Meta: 4, Charset: "", Collation: 63}, "", "\x00\x00\x00\x00"},
-		{Column{Type: typeBlob, Meta: 2, Charset: "latin1"}, "e9", "é"},
-		{Column{Type: typeBlob, Meta: 2, Charset: "binary"}, "e9", "\xe9"},
-		{Column{Type: typeGeometry, Meta: 4}, "00000000", "\x00\x00\x00\x00"},
-		{Column{Type: typeVector, Meta: 4}, "0000803f 00002040 0000c07f", "[1,2.5,null]"},
+		{Column{Type: TypeString, Meta: 4, Charset: "binary"}, "0102", "\x01\x02\x00\x00"},
+		{Column{Type: TypeString, Meta: 4, Charset: "", Collation: 63}, "", "\x00\x00\x00\x00"},
+		{Column{Type: TypeBlob, Meta: 2, Charset: "latin1"}, "e9", "é"},
+		{Column{Type: TypeBlob, Meta: 2, Charset: "binary"}, "e9", "\xe9"},
+		{Column{Type: TypeGeometry, Meta: 4}, "00000000", "\x00\x00\x00\x00"},
+		{Column{Type: TypeVector, Meta: 4}, "0000803f 00002040 0000c07f", "[1,2.5,null]"},
 
-		{Column{Type: typeEnum, Meta: 1, Members: []string{"a,b", "é"}}, "00", ""},
-		{Column{Type: typeEnum, Meta: 1, Members: []string{"a,b", "é"}}, "02", "é"},
-		{Column{Type: typeEnum, Meta: 2, Members: make300()}, "2c01", "m300"},
-		{Column{Type: typeSet, Meta: 1, Members: []string{"x", "y", "z"}}, "05", "x,z"},
-		{Column{Type: typeSet, Meta: 1, Members: []string{"x", "y", "z"}}, "00", ""},
-		{Column{Type: typeSet, Meta: 8, Members: make300()[:64]}, "0100000000000080", "m1,m64"},
+		{Column{Type: TypeEnum, Meta: 1, Members: []string{"a,b", "é"}}, "00", ""},
+		{Column{Type: TypeEnum, Meta: 1, Members: []string{"a,b", "é"}}, "02", "é"},
+		{Column{Type: TypeEnum, Meta: 2, Members: make300()}, "2c01", "m300"},
+		{Column{Type: TypeSet, Meta: 1, Members: []string{"x", "y", "z"}}, "05", "x,z"},
+		{Column{Type: TypeSet, Meta: 1, Members: []string{"x", "y", "z"}}, "00", ""},
+		{Column{Type: TypeSet, Meta: 8, Members: make300()[:64]}, "0100000000000080", "m1,m64"},
 
-		{Column{Type: typeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "00112233445566778899aabbccddee", "00112233-4455-6677-8899-aabbccddee00"},
-		{Column{Type: typeString, Meta: 4, Charset: "binary", Logical: LogicalINET4}, "0a", "10.0.0.0"},
-		{Column{Type: typeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "", "::"},
-		{Column{Type: typeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "00000000000000000000ffff01020304", "::ffff:1.2.3.4"},
-		{Column{Type: typeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "fe80000000000000000000000000 0001", "fe80::1"},
-		{Column{Type: typeVarcharCompressed, Meta: 255, Charset: "latin1"}, "", ""},
-		{Column{Type: typeVarcharCompressed, Meta: 255, Charset: "latin1"}, "00 e9", "é"},
+		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "00112233445566778899aabbccddee", "00112233-4455-6677-8899-aabbccddee00"},
+		{Column{Type: TypeString, Meta: 4, Charset: "binary", Logical: LogicalINET4}, "0a", "10.0.0.0"},
+		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "", "::"},
+		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "00000000000000000000ffff01020304", "::ffff:1.2.3.4"},
+		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "fe80000000000000000000000000 0001", "fe80::1"},
+		{Column{Type: TypeVarcharCompressed, Meta: 255, Charset: "latin1"}, "", ""},
+		{Column{Type: TypeVarcharCompressed, Meta: 255, Charset: "latin1"}, "00 e9", "é"},
 	} {
 		v := valueOf(t, c.column, c.raw)
 		got, err := v.AppendText([]byte("x"))
@@ -159,13 +159,13 @@ func TestTimestampInZone(t *testing.T) {
 		{time.FixedZone("", -12*3600), "00000001 0000", "1969-12-31 12:00:01.000"},
 		{time.FixedZone("", 14*3600), "ffffffff 0000", "2106-02-07 20:28:15.000"},
 	} {
-		v := valueOf(t, Column{Type: typeTimestamp2, Meta: 3}, c.raw)
+		v := valueOf(t, Column{Type: TypeTimestamp2, Meta: 3}, c.raw)
 		if got, err := v.AppendTextIn(nil, c.loc); err != nil || string(got) != c.want {
 			t.Errorf("%s in %s: %s (%v), want %s", c.raw, c.loc, got, err, c.want)
 		}
 	}
 	// DATETIME is never shifted.
-	v := valueOf(t, Column{Type: typeDatetime2}, "99b4cc5308")
+	v := valueOf(t, Column{Type: TypeDatetime2}, "99b4cc5308")
 	if got, _ := v.AppendTextIn(nil, shanghai); string(got) != "2024-11-06 05:12:08" {
 		t.Errorf("DATETIME was shifted to %s", got)
 	}
@@ -178,27 +178,27 @@ func TestI3ValuesThatCannotBeShown(t *testing.T) {
 		column    Column
 		raw, want string
 	}{
-		{Column{Type: typeEnum, Meta: 1, Members: []string{"a"}}, "02", "index 2, but the column has 1 labels"},
-		{Column{Type: typeEnum, Meta: 1}, "01", "binlog_row_metadata=FULL"},
-		{Column{Type: typeSet, Meta: 1, Members: []string{"a", "b"}}, "05", "mask 0x5, but the column has 2 labels"},
+		{Column{Type: TypeEnum, Meta: 1, Members: []string{"a"}}, "02", "index 2, but the column has 1 labels"},
+		{Column{Type: TypeEnum, Meta: 1}, "01", "binlog_row_metadata=FULL"},
+		{Column{Type: TypeSet, Meta: 1, Members: []string{"a", "b"}}, "05", "mask 0x5, but the column has 2 labels"},
 		{dec(9, 0), "bfffffff", "malformed DECIMAL"},
 		{dec(2, 2), "e4", "malformed DECIMAL"},
-		{Column{Type: typeDate}, "ffffff", "malformed date"},
-		{Column{Type: typeTime2, Meta: 2}, "800000 64", "malformed date"},
-		{Column{Type: typeDatetime2}, "0000000000", "malformed date"},
-		{Column{Type: typeDatetime2}, "ffffffffff", "malformed date"},
-		{Column{Type: typeTimestamp2, Meta: 6}, "00000001 ffffff", "malformed date"},
-		{Column{Type: typeTime, SQLType: "time(6)"}, "ffffffffffff", "malformed date"},
-		{Column{Type: typeDatetime, SQLType: "datetime"}, "ffffffffffffffff", "malformed date"},
-		{Column{Type: typeDatetime, SQLType: "datetime(6)"}, "ffffffffffffffff", "malformed date"},
-		{Column{Type: typeString, Meta: 1, Charset: "binary"}, "0102", "2 bytes in a column of 1"},
-		{Column{Type: typeString, Meta: 4, Charset: "binary", Logical: LogicalINET4}, "0102030405", "5 bytes in a column of 4"},
-		{Column{Type: typeVector, Meta: 4}, "000000", "a vector of 3 bytes"},
-		{Column{Type: typeJSON, Meta: 4}, "ff", "malformed binary JSON"},
-		{Column{Type: typeVarcharCompressed, Meta: 9, Charset: "binary"}, "10", "unknown header"},
-		{Column{Type: typeVarcharCompressed, Meta: 9, Charset: "latin1"}, "81", "unknown header"},
-		{Column{Type: typeVarcharCompressed, Meta: 9, Charset: "binary"}, "84ffffffff00", "claims to hold"},
-		{Column{Type: typeVarcharCompressed, Meta: 9, Charset: "binary"}, "810500", "compressed value"},
+		{Column{Type: TypeDate}, "ffffff", "malformed date"},
+		{Column{Type: TypeTime2, Meta: 2}, "800000 64", "malformed date"},
+		{Column{Type: TypeDatetime2}, "0000000000", "malformed date"},
+		{Column{Type: TypeDatetime2}, "ffffffffff", "malformed date"},
+		{Column{Type: TypeTimestamp2, Meta: 6}, "00000001 ffffff", "malformed date"},
+		{Column{Type: TypeTime, SQLType: "time(6)"}, "ffffffffffff", "malformed date"},
+		{Column{Type: TypeDatetime, SQLType: "datetime"}, "ffffffffffffffff", "malformed date"},
+		{Column{Type: TypeDatetime, SQLType: "datetime(6)"}, "ffffffffffffffff", "malformed date"},
+		{Column{Type: TypeString, Meta: 1, Charset: "binary"}, "0102", "2 bytes in a column of 1"},
+		{Column{Type: TypeString, Meta: 4, Charset: "binary", Logical: LogicalINET4}, "0102030405", "5 bytes in a column of 4"},
+		{Column{Type: TypeVector, Meta: 4}, "000000", "a vector of 3 bytes"},
+		{Column{Type: TypeJSON, Meta: 4}, "ff", "malformed binary JSON"},
+		{Column{Type: TypeVarcharCompressed, Meta: 9, Charset: "binary"}, "10", "unknown header"},
+		{Column{Type: TypeVarcharCompressed, Meta: 9, Charset: "latin1"}, "81", "unknown header"},
+		{Column{Type: TypeVarcharCompressed, Meta: 9, Charset: "binary"}, "84ffffffff00", "claims to hold"},
+		{Column{Type: TypeVarcharCompressed, Meta: 9, Charset: "binary"}, "810500", "compressed value"},
 	} {
 		c.column.Name = "price"
 		v := valueOf(t, c.column, c.raw)
@@ -208,7 +208,7 @@ func TestI3ValuesThatCannotBeShown(t *testing.T) {
 		}
 	}
 	for _, state := range []valueState{stateNull, stateAbsent} {
-		v := valueOf(t, Column{Type: typeLong}, "")
+		v := valueOf(t, Column{Type: TypeLong}, "")
 		v.state, v.raw = state, nil
 		if _, err := v.AppendText(nil); err == nil {
 			t.Error("text of no value")
@@ -228,14 +228,14 @@ func TestValueNumbers(t *testing.T) {
 		column        Column
 		raw, i64, u64 string
 	}{
-		{Column{Type: typeInt24}, "ffffff", "-1", none},
-		{Column{Type: typeTiny}, "07", "7", "7"},
-		{Column{Type: typeLongLong, Unsigned: true}, "ffffffffffffffff", none, "18446744073709551615"},
-		{Column{Type: typeBit, Meta: 64}, "8000000000000000", none, "9223372036854775808"},
-		{Column{Type: typeYear}, "7c", "2024", "2024"},
-		{Column{Type: typeYear}, "00", "0", "0"},
-		{Column{Type: typeEnum, Meta: 2}, "2c01", "300", "300"},
-		{Column{Type: typeSet, Meta: 3}, "000080", "8388608", "8388608"},
+		{Column{Type: TypeInt24}, "ffffff", "-1", none},
+		{Column{Type: TypeTiny}, "07", "7", "7"},
+		{Column{Type: TypeLongLong, Unsigned: true}, "ffffffffffffffff", none, "18446744073709551615"},
+		{Column{Type: TypeBit, Meta: 64}, "8000000000000000", none, "9223372036854775808"},
+		{Column{Type: TypeYear}, "7c", "2024", "2024"},
+		{Column{Type: TypeYear}, "00", "0", "0"},
+		{Column{Type: TypeEnum, Meta: 2}, "2c01", "300", "300"},
+		{Column{Type: TypeSet, Meta: 3}, "000080", "8388608", "8388608"},
 		{dec(10, 0), "8000000001", none, none},
 	} {
 		v := valueOf(t, c.column, c.raw)
@@ -251,7 +251,7 @@ func TestValueNumbers(t *testing.T) {
 }
 
 func TestValueEqual(t *testing.T) {
-	c := Column{Type: typeVarchar, Meta: 10, Charset: "binary"}
+	c := Column{Type: TypeVarchar, Meta: 10, Charset: "binary"}
 	a, b := valueOf(t, c, "00"), valueOf(t, c, "01")
 	null, absent, empty := a, a, valueOf(t, c, "")
 	null.state, null.raw = stateNull, nil
@@ -284,7 +284,7 @@ func TestCompressedColumns(t *testing.T) {
 		}
 		return hex.EncodeToString(b.Bytes())
 	}
-	c := Column{Type: typeBlobCompressed, Meta: 2, Charset: "latin1"}
+	c := Column{Type: TypeBlobCompressed, Meta: 2, Charset: "latin1"}
 	best, stored, bare := valueOf(t, c, pack(0x82, 9)), valueOf(t, c, pack(0x82, 0)), valueOf(t, c, pack(0x8a, 6))
 	for _, v := range []Value{best, stored, bare} {
 		if got, err := v.AppendText(nil); err != nil || string(got) != text {
@@ -326,38 +326,38 @@ func TestNormalizeType(t *testing.T) {
 		m    uint16
 		n    int
 	}{
-		{typeLong, "", typeLong, 0, 0},
-		{typeVarchar, "2c01", typeVarchar, 300, 2},
-		{typeVarString, "0a00", typeVarchar, 10, 2},
-		{typeString, "fe28", typeString, 40, 2},
-		{typeString, "cefc", typeString, 1020, 2}, // CHAR(255) utf8mb4
-		{typeString, "ee00", typeString, 256, 2},
-		{typeString, "f701", typeEnum, 1, 2},
-		{typeString, "f702", typeEnum, 2, 2},
-		{typeString, "f808", typeSet, 8, 2},
-		{typeNewDecimal, "411e", typeNewDecimal, 65<<8 | 30, 2},
-		{typeBit, "0108", typeBit, 65, -1},
-		{typeBit, "0008", typeBit, 64, 2},
-		{typeBit, "0102", typeBit, 17, 2},
-		{typeBlob, "04", typeBlob, 4, 1},
-		{typeLongBlob, "04", typeBlob, 4, 1},
-		{typeBlobCompressed, "02", typeBlobCompressed, 2, 1},
-		{typeVarcharCompressed, "6500", typeVarcharCompressed, 101, 2},
-		{typeJSON, "04", typeJSON, 4, 1},
-		{typeFloat, "04", typeFloat, 4, 1},
-		{typeDouble, "08", typeDouble, 8, 1},
-		{typeTime2, "06", typeTime2, 6, 1},
-		{typeTime2, "07", 0, 0, -1},
-		{typeDouble, "04", 0, 0, -1},
-		{typeString, "f704", 0, 0, -1},
-		{typeString, "f809", 0, 0, -1},
-		{typeString, "0f01", 0, 0, -1},
-		{typeNewDecimal, "4200", 0, 0, -1},
-		{typeNewDecimal, "0506", 0, 0, -1},
-		{typeBlob, "05", 0, 0, -1},
-		{typeVarchar, "01", 0, 0, -1},
+		{TypeLong, "", TypeLong, 0, 0},
+		{TypeVarchar, "2c01", TypeVarchar, 300, 2},
+		{TypeVarString, "0a00", TypeVarchar, 10, 2},
+		{TypeString, "fe28", TypeString, 40, 2},
+		{TypeString, "cefc", TypeString, 1020, 2}, // CHAR(255) utf8mb4
+		{TypeString, "ee00", TypeString, 256, 2},
+		{TypeString, "f701", TypeEnum, 1, 2},
+		{TypeString, "f702", TypeEnum, 2, 2},
+		{TypeString, "f808", TypeSet, 8, 2},
+		{TypeNewDecimal, "411e", TypeNewDecimal, 65<<8 | 30, 2},
+		{TypeBit, "0108", TypeBit, 65, -1},
+		{TypeBit, "0008", TypeBit, 64, 2},
+		{TypeBit, "0102", TypeBit, 17, 2},
+		{TypeBlob, "04", TypeBlob, 4, 1},
+		{TypeLongBlob, "04", TypeBlob, 4, 1},
+		{TypeBlobCompressed, "02", TypeBlobCompressed, 2, 1},
+		{TypeVarcharCompressed, "6500", TypeVarcharCompressed, 101, 2},
+		{TypeJSON, "04", TypeJSON, 4, 1},
+		{TypeFloat, "04", TypeFloat, 4, 1},
+		{TypeDouble, "08", TypeDouble, 8, 1},
+		{TypeTime2, "06", TypeTime2, 6, 1},
+		{TypeTime2, "07", 0, 0, -1},
+		{TypeDouble, "04", 0, 0, -1},
+		{TypeString, "f704", 0, 0, -1},
+		{TypeString, "f809", 0, 0, -1},
+		{TypeString, "0f01", 0, 0, -1},
+		{TypeNewDecimal, "4200", 0, 0, -1},
+		{TypeNewDecimal, "0506", 0, 0, -1},
+		{TypeBlob, "05", 0, 0, -1},
+		{TypeVarchar, "01", 0, 0, -1},
 		{200, "", 0, 0, -1},
-		{typeDecimal, "", 0, 0, -1},
+		{TypeDecimal, "", 0, 0, -1},
 	} {
 		meta, _ := hex.DecodeString(c.meta)
 		real, m, n, err := NormalizeType(c.typ, append(meta, 0xaa)[:len(meta)])
@@ -381,22 +381,22 @@ func TestI6CompileRefusesToGuess(t *testing.T) {
 		want   string
 	}{
 		{Column{Type: 200}, "unknown column type"},
-		{Column{Type: typeDecimal}, "ALTER TABLE ... FORCE"},
-		{Column{Type: typeVarchar, Meta: 3}, "character set unknown"},
-		{Column{Type: typeVarchar, Meta: 3, Charset: "klingon"}, `"klingon" (collation 0) is not supported`},
-		{Column{Type: typeTime}, "information_schema"},
-		{Column{Type: typeTime, SQLType: "time(7)"}, "fraction digits"},
-		{Column{Type: typeNewDecimal, Meta: 1<<8 | 2}, "DECIMAL(1,2)"},
-		{Column{Type: typeBit}, "BIT(0)"},
-		{Column{Type: typeEnum}, "ENUM"},
-		{Column{Type: typeSet, Meta: 9}, "SET"},
-		{Column{Type: typeBlob, Charset: "binary"}, "length prefix"},
-		{Column{Type: typeTime2, Meta: 7}, "fraction digits"},
-		{Column{Type: typeVarchar, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "uuid"},
-		{Column{Type: typeString, Meta: 15, Charset: "binary", Logical: LogicalINET6}, "altered"},
+		{Column{Type: TypeDecimal}, "ALTER TABLE ... FORCE"},
+		{Column{Type: TypeVarchar, Meta: 3}, "character set unknown"},
+		{Column{Type: TypeVarchar, Meta: 3, Charset: "klingon"}, `"klingon" (collation 0) is not supported`},
+		{Column{Type: TypeTime}, "information_schema"},
+		{Column{Type: TypeTime, SQLType: "time(7)"}, "fraction digits"},
+		{Column{Type: TypeNewDecimal, Meta: 1<<8 | 2}, "DECIMAL(1,2)"},
+		{Column{Type: TypeBit}, "BIT(0)"},
+		{Column{Type: TypeEnum}, "ENUM"},
+		{Column{Type: TypeSet, Meta: 9}, "SET"},
+		{Column{Type: TypeBlob, Charset: "binary"}, "length prefix"},
+		{Column{Type: TypeTime2, Meta: 7}, "fraction digits"},
+		{Column{Type: TypeVarchar, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "uuid"},
+		{Column{Type: TypeString, Meta: 15, Charset: "binary", Logical: LogicalINET6}, "altered"},
 	} {
 		c.column.Name = "price"
-		table := Table{Schema: "shop", Name: "orders", Columns: []Column{{Name: "id", Type: typeLong}, c.column}}
+		table := Table{Schema: "shop", Name: "orders", Columns: []Column{{Name: "id", Type: TypeLong}, c.column}}
 		err := table.Compile()
 		if err == nil {
 			t.Errorf("%+v: no error", c.column)
@@ -408,7 +408,7 @@ func TestI6CompileRefusesToGuess(t *testing.T) {
 			}
 		}
 	}
-	table := Table{Columns: []Column{{Type: typeLong}}, Key: []int{1}}
+	table := Table{Columns: []Column{{Type: TypeLong}}, Key: []int{1}}
 	if table.Compile() == nil {
 		t.Error("a key column beyond the columns")
 	}
@@ -419,23 +419,23 @@ func TestDerivedSQLType(t *testing.T) {
 		column Column
 		want   string
 	}{
-		{Column{Type: typeLong, Unsigned: true}, "int unsigned"},
-		{Column{Type: typeTiny, Logical: LogicalBool}, "tinyint(1)"},
+		{Column{Type: TypeLong, Unsigned: true}, "int unsigned"},
+		{Column{Type: TypeTiny, Logical: LogicalBool}, "tinyint(1)"},
 		{dec(12, 2), "decimal(12,2)"},
-		{Column{Type: typeVarchar, Meta: 80, Charset: "utf8mb4"}, "varchar(20)"},
-		{Column{Type: typeVarchar, Meta: 80, Charset: "binary"}, "varbinary(80)"},
-		{Column{Type: typeVarcharCompressed, Meta: 81, Charset: "utf8mb4"}, "varchar(20)"},
-		{Column{Type: typeString, Meta: 1020, Charset: "utf8mb4"}, "char(255)"},
-		{Column{Type: typeString, Meta: 16, Collation: 63}, "binary(16)"},
-		{Column{Type: typeDatetime2, Meta: 3}, "datetime(3)"},
-		{Column{Type: typeTimestamp2}, "timestamp"},
-		{Column{Type: typeBit, Meta: 10}, "bit(10)"},
-		{Column{Type: typeBlob, Meta: 4, Charset: "utf8mb4"}, "longtext"},
-		{Column{Type: typeBlob, Meta: 1, Charset: "binary"}, "tinyblob"},
-		{Column{Type: typeEnum, Meta: 1, Members: []string{"a", "it's"}}, "enum('a','it''s')"},
-		{Column{Type: typeSet, Meta: 1, Members: []string{"a"}}, "set('a')"},
-		{Column{Type: typeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "uuid"},
-		{Column{Type: typeJSON, Meta: 4}, "json"},
+		{Column{Type: TypeVarchar, Meta: 80, Charset: "utf8mb4"}, "varchar(20)"},
+		{Column{Type: TypeVarchar, Meta: 80, Charset: "binary"}, "varbinary(80)"},
+		{Column{Type: TypeVarcharCompressed, Meta: 81, Charset: "utf8mb4"}, "varchar(20)"},
+		{Column{Type: TypeString, Meta: 1020, Charset: "utf8mb4"}, "char(255)"},
+		{Column{Type: TypeString, Meta: 16, Collation: 63}, "binary(16)"},
+		{Column{Type: TypeDatetime2, Meta: 3}, "datetime(3)"},
+		{Column{Type: TypeTimestamp2}, "timestamp"},
+		{Column{Type: TypeBit, Meta: 10}, "bit(10)"},
+		{Column{Type: TypeBlob, Meta: 4, Charset: "utf8mb4"}, "longtext"},
+		{Column{Type: TypeBlob, Meta: 1, Charset: "binary"}, "tinyblob"},
+		{Column{Type: TypeEnum, Meta: 1, Members: []string{"a", "it's"}}, "enum('a','it''s')"},
+		{Column{Type: TypeSet, Meta: 1, Members: []string{"a"}}, "set('a')"},
+		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "uuid"},
+		{Column{Type: TypeJSON, Meta: 4}, "json"},
 	} {
 		table := compiled(t, c.column)
 		if got := table.Columns[0].SQLType; got != c.want {

@@ -195,37 +195,6 @@ func (b *Builder) build(t *binlog.TableMap) (*event.Table, error) {
 	return table, nil
 }
 
-// Type codes that decide which optional metadata concerns a column.
-const (
-	typeTiny              = 1
-	typeShort             = 2
-	typeLong              = 3
-	typeFloat             = 4
-	typeDouble            = 5
-	typeTimestamp         = 7
-	typeLongLong          = 8
-	typeInt24             = 9
-	typeDate              = 10
-	typeTime              = 11
-	typeDatetime          = 12
-	typeYear              = 13
-	typeVarchar           = 15
-	typeBit               = 16
-	typeTimestamp2        = 17
-	typeDatetime2         = 18
-	typeTime2             = 19
-	typeBlobCompressed    = 140
-	typeVarcharCompressed = 141
-	typeVector            = 242
-	typeJSON              = 245
-	typeNewDecimal        = 246
-	typeEnum              = 247
-	typeSet               = 248
-	typeBlob              = 252
-	typeString            = 254
-	typeGeometry          = 255
-)
-
 // columns fills the columns with what the TABLE_MAP says.
 func (b *Builder) columns(table *event.Table, cols *binlog.Columns) error {
 	meta := cols.Meta
@@ -254,10 +223,10 @@ func (b *Builder) columns(table *event.Table, cols *binlog.Columns) error {
 				c.Unsigned = cols.Unsigned[numeric/8]<<(numeric%8)&0x80 != 0
 			}
 			numeric++
-		case real == typeEnum || real == typeSet:
+		case real == event.TypeEnum || real == event.TypeSet:
 			var lists [][][]byte
 			var at int
-			if real == typeEnum {
+			if real == event.TypeEnum {
 				lists, at = cols.EnumMembers, enum
 				enum++
 			} else {
@@ -321,7 +290,7 @@ func text(b []byte) string {
 
 func isNumeric(t byte) bool {
 	switch t {
-	case typeTiny, typeShort, typeInt24, typeLong, typeLongLong, typeNewDecimal, typeFloat, typeDouble, typeYear:
+	case event.TypeTiny, event.TypeShort, event.TypeInt24, event.TypeLong, event.TypeLongLong, event.TypeNewDecimal, event.TypeFloat, event.TypeDouble, event.TypeYear:
 		return true
 	}
 	return false
@@ -331,11 +300,11 @@ func isNumeric(t byte) bool {
 // in the TABLE_MAP. MySQL 9 counts VECTOR, MariaDB GEOMETRY and its COMPRESSED types.
 func (b *Builder) isCharacter(t byte) bool {
 	switch t {
-	case typeString, typeVarchar, typeBlob:
+	case event.TypeString, event.TypeVarchar, event.TypeBlob:
 		return true
-	case typeVector:
+	case event.TypeVector:
 		return !b.opt.MariaDB
-	case typeGeometry, typeBlobCompressed, typeVarcharCompressed:
+	case event.TypeGeometry, event.TypeBlobCompressed, event.TypeVarcharCompressed:
 		return b.opt.MariaDB
 	}
 	return false
@@ -353,7 +322,7 @@ func (b *Builder) collation(c *event.Column, def *binlog.Charsets, list []uint32
 	default:
 		return nil
 	}
-	if c.Type == typeVector || c.Type == typeGeometry {
+	if c.Type == event.TypeVector || c.Type == event.TypeGeometry {
 		return nil
 	}
 	if c.Collation == 63 {
@@ -393,7 +362,7 @@ var sequenceColumns = []string{"next_not_cached_value", "minimum_value", "maximu
 // its columns: a pure function of the TABLE_MAP, as ordinals must not depend on what exists now.
 func (b *Builder) sequence(t *event.Table) bool {
 	return b.opt.MariaDB && len(t.Columns) == len(sequenceColumns) && slices.EqualFunc(t.Columns, sequenceColumns, func(c event.Column, name string) bool {
-		return c.Name == name && (c.Type == typeLongLong || c.Type == typeTiny || isNumeric(c.Type))
+		return c.Name == name && (c.Type == event.TypeLongLong || c.Type == event.TypeTiny || isNumeric(c.Type))
 	})
 }
 
@@ -432,7 +401,7 @@ func apply(c *event.Column, k *Column) {
 		c.Logical = event.LogicalINET6
 	case k.JSON:
 		c.Logical = event.LogicalJSON
-	case c.Type == typeTiny && strings.HasPrefix(k.SQLType, "tinyint(1)"):
+	case c.Type == event.TypeTiny && strings.HasPrefix(k.SQLType, "tinyint(1)"):
 		c.Logical = event.LogicalBool
 	}
 }
@@ -458,7 +427,7 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, info []Column, err
 		if isNumeric(c.Type) && cols.Unsigned == nil {
 			c.Unsigned = strings.Contains(k.SQLType, "unsigned") || strings.Contains(k.SQLType, "zerofill")
 		}
-		if c.Charset == "" && c.Type != typeVector && c.Type != typeGeometry {
+		if c.Charset == "" && c.Type != event.TypeVector && c.Type != event.TypeGeometry {
 			switch {
 			case k.Charset != "":
 				c.Charset, c.Collation = k.Charset, k.Collation
@@ -466,7 +435,7 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, info []Column, err
 				c.Charset, c.Collation = "binary", 63
 			}
 		}
-		if (c.Type == typeEnum || c.Type == typeSet) && c.Members == nil {
+		if (c.Type == event.TypeEnum || c.Type == event.TypeSet) && c.Members == nil {
 			labels, ok := ParseMembers(k.SQLType)
 			for j, l := range labels {
 				if !utf8.ValidString(l) { // not converted by the server
@@ -507,45 +476,45 @@ func disagree(c *event.Column, k *Column) string {
 		return fmt.Sprintf("type code %d with metadata %d", c.Type, c.Meta)
 	}
 	switch c.Type {
-	case typeTiny:
+	case event.TypeTiny:
 		return unless(is("tinyint"))
-	case typeShort:
+	case event.TypeShort:
 		return unless(is("smallint"))
-	case typeInt24:
+	case event.TypeInt24:
 		return unless(is("mediumint"))
-	case typeLong:
+	case event.TypeLong:
 		return unless(is("int"))
-	case typeLongLong:
+	case event.TypeLongLong:
 		return unless(is("bigint"))
-	case typeFloat:
+	case event.TypeFloat:
 		return unless(is("float"))
-	case typeDouble:
+	case event.TypeDouble:
 		return unless(is("double"))
-	case typeNewDecimal:
+	case event.TypeNewDecimal:
 		return unless(is("decimal") && uint64(c.Meta>>8) == k.Precision && uint64(c.Meta&0xff) == k.Scale)
-	case typeYear:
+	case event.TypeYear:
 		return unless(is("year"))
-	case typeDate:
+	case event.TypeDate:
 		return unless(is("date"))
-	case typeTime:
+	case event.TypeTime:
 		return unless(is("time"))
-	case typeDatetime:
+	case event.TypeDatetime:
 		return unless(is("datetime"))
-	case typeTimestamp:
+	case event.TypeTimestamp:
 		return unless(is("timestamp"))
-	case typeTime2:
+	case event.TypeTime2:
 		return unless(is("time") && uint64(c.Meta) == k.Fraction)
-	case typeDatetime2:
+	case event.TypeDatetime2:
 		return unless(is("datetime") && uint64(c.Meta) == k.Fraction)
-	case typeTimestamp2:
+	case event.TypeTimestamp2:
 		return unless(is("timestamp") && uint64(c.Meta) == k.Fraction)
-	case typeBit:
+	case event.TypeBit:
 		return unless(is("bit") && uint64(c.Meta) == k.Precision)
-	case typeEnum:
+	case event.TypeEnum:
 		return unless(is("enum"))
-	case typeSet:
+	case event.TypeSet:
 		return unless(is("set"))
-	case typeString:
+	case event.TypeString:
 		switch k.DataType {
 		case "uuid", "inet6":
 			return unless(c.Meta == 16)
@@ -553,21 +522,21 @@ func disagree(c *event.Column, k *Column) string {
 			return unless(c.Meta == 4)
 		}
 		return unless(is("char", "binary") && uint64(c.Meta) == k.Octets && agreeBinary(c, k, "binary"))
-	case typeVarchar:
+	case event.TypeVarchar:
 		if k.DataType == "vector" { // MariaDB
 			return ""
 		}
 		return unless(is("varchar", "varbinary") && uint64(c.Meta) == k.Octets && agreeBinary(c, k, "varbinary"))
-	case typeVarcharCompressed:
+	case event.TypeVarcharCompressed:
 		return unless(is("varchar", "varbinary"))
-	case typeBlob, typeBlobCompressed:
+	case event.TypeBlob, event.TypeBlobCompressed:
 		size := map[string]uint16{"tinytext": 1, "tinyblob": 1, "text": 2, "blob": 2, "mediumtext": 3, "mediumblob": 3, "longtext": 4, "longblob": 4, "json": 4}[k.DataType]
 		return unless(size == c.Meta && (c.Charset == "" || (c.Charset == "binary") == strings.HasSuffix(k.DataType, "blob")))
-	case typeJSON:
+	case event.TypeJSON:
 		return unless(is("json"))
-	case typeVector:
+	case event.TypeVector:
 		return unless(is("vector"))
-	case typeGeometry:
+	case event.TypeGeometry:
 		return unless(is("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"))
 	}
 	return unless(false)
