@@ -17,18 +17,6 @@ const (
 	Padded                 // byte string whose content has to be completed first
 )
 
-// MySQL's type codes, as the TABLE_MAP has them.
-const (
-	typeTiny       = 1
-	typeShort      = 2
-	typeInt24      = 9
-	typeLong       = 3
-	typeLongLong   = 8
-	typeVarchar    = 15
-	typePackedBlob = 140 // MariaDB's COMPRESSED columns
-	typePackedChar = 141
-)
-
 // The constants of java.sql.Types that Canal writes as sqlType.
 const (
 	javaBit       = -7
@@ -55,7 +43,7 @@ func EncodingOf(col *event.Column, labels bool) Encoding {
 	case event.ClassChar, event.ClassText:
 		switch col.Charset {
 		case "utf8mb4", "utf8mb3", "utf8", "ascii":
-			if col.Type != typePackedBlob && col.Type != typePackedChar {
+			if col.Type != event.TypeBlobCompressed && col.Type != event.TypeVarcharCompressed {
 				return UTF8
 			}
 		}
@@ -70,7 +58,7 @@ func EncodingOf(col *event.Column, labels bool) Encoding {
 	case event.ClassBinary:
 		return Padded
 	case event.ClassVarbinary, event.ClassBlob:
-		if col.Type == typePackedBlob || col.Type == typePackedChar {
+		if col.Type == event.TypeBlobCompressed || col.Type == event.TypeVarcharCompressed {
 			return Padded
 		}
 		return Raw
@@ -87,21 +75,21 @@ func SQLType(col *event.Column, labels bool) int {
 	switch col.Class {
 	case event.ClassInt:
 		switch col.Type {
-		case typeTiny:
+		case event.TypeTiny:
 			return javaTinyint
-		case typeShort:
+		case event.TypeShort:
 			return javaSmallint
-		case typeLongLong:
+		case event.TypeLongLong:
 			return javaBigint
 		}
 		return javaInteger
 	case event.ClassUint:
 		switch col.Type {
-		case typeTiny:
+		case event.TypeTiny:
 			return javaSmallint
-		case typeShort, typeInt24:
+		case event.TypeShort, event.TypeInt24:
 			return javaInteger
-		case typeLong:
+		case event.TypeLong:
 			return javaBigint
 		}
 		return javaDecimal
@@ -122,7 +110,7 @@ func SQLType(col *event.Column, labels bool) int {
 	case event.ClassDatetime, event.ClassTimestamp:
 		return javaTimestamp
 	case event.ClassChar:
-		if col.Type == typeVarchar || col.Type == typePackedChar {
+		if col.Type == event.TypeVarchar || col.Type == event.TypeVarcharCompressed {
 			return javaVarchar
 		}
 		return javaChar
