@@ -85,19 +85,6 @@ func (c *Connector) End(ctx context.Context) (event.Position, error) {
 	return c.place(ctx, startAt{kind: startLatest})
 }
 
-// Reached tells whether whoever stands at pos has read what lay before end when that was the log's end. It says
-// no where that cannot be known.
-func Reached(pos, end event.Position) bool {
-	if !end.GTIDs.IsEmpty() && pos.GTIDs.ContainsSet(end.GTIDs) {
-		return true
-	}
-	if pos.File == "" || end.File == "" || pos.ServerUUID != end.ServerUUID {
-		return false
-	}
-	at, until := fileNumber(pos.File), fileNumber(end.File)
-	return at > until || at == until && pos.Offset >= end.Offset
-}
-
 // place resolves a place, however long the source is away.
 func (c *Connector) place(ctx context.Context, at startAt) (event.Position, error) {
 	slot := c.slots.take()
@@ -323,7 +310,7 @@ func (c *Connector) resolveFile(ctx context.Context, s *session, sv *server, id 
 	if err != nil {
 		return pos, err
 	}
-	i := sort.Search(len(files), func(i int) bool { return fileNumber(files[i].name) >= fileNumber(file) })
+	i := sort.Search(len(files), func(i int) bool { return event.FileNumber(files[i].name) >= event.FileNumber(file) })
 	if i == len(files) || files[i].name != file || offset > files[i].size {
 		names := "none"
 		if len(files) > 0 {
@@ -397,7 +384,7 @@ func (c *Connector) resolveTime(ctx context.Context, s *session, sv *server, id 
 	defer k.close()
 	pos := event.Position{File: files[i-1].name, Offset: 4, ServerUUID: sv.uuid}
 	for {
-		if file, o := k.m.Position(); file == last.File && o >= last.Offset || fileNumber(file) > fileNumber(last.File) {
+		if file, o := k.m.Position(); file == last.File && o >= last.Offset || event.FileNumber(file) > event.FileNumber(last.File) {
 			return last, nil
 		}
 		e, err := k.next(last.File, last.Offset)

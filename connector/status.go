@@ -1,11 +1,11 @@
 package connector
 
 import (
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/binlogmq/binlogmq/event"
 )
 
 // counter counts bytes of one or more connections.
@@ -85,7 +85,7 @@ func (st *status) distance() (uint64, bool) {
 		}
 		return s.SourceAt - s.Offset, true
 	}
-	if fileNumber(s.File) > fileNumber(s.SourceFile) {
+	if event.FileNumber(s.File) > event.FileNumber(s.SourceFile) {
 		return 0, false
 	}
 	var n uint64
@@ -102,11 +102,6 @@ func (st *status) distance() (uint64, bool) {
 		}
 	}
 	return n + s.SourceAt, true
-}
-
-func fileNumber(name string) uint64 {
-	n, _ := strconv.ParseUint(name[strings.LastIndexByte(name, '.')+1:], 10, 64)
-	return n
 }
 
 func (st *status) update(f func(*Status)) {
