@@ -181,9 +181,20 @@ type MetaFile struct {
 	Directory string `yaml:"directory"`
 }
 
-// MetaZooKeeper is refused until it exists.
+// MetaZooKeeper keeps cursors in ZooKeeper, where nodes share the destinations.
 type MetaZooKeeper struct {
-	Servers Strings `yaml:"servers"`
+	Servers        Strings        `yaml:"servers"`
+	SessionTimeout Duration       `yaml:"session_timeout"`
+	Root           string         `yaml:"root"`
+	Node           string         `yaml:"node"`
+	Auth           *ZooKeeperAuth `yaml:"auth"`
+	TLS            *TLS           `yaml:"tls"`
+}
+
+// ZooKeeperAuth is ZooKeeper's digest authentication.
+type ZooKeeperAuth struct {
+	User     string `yaml:"user"`
+	Password Secret `yaml:"password"`
 }
 
 // Canal is refused until it exists.
@@ -209,7 +220,10 @@ var DefaultHeaders = []string{"seq", "gtid", "row"}
 func (c *Config) setDefaults() {
 	def(&c.Deployment, "default")
 	def(&c.StopTimeout, Duration(30*time.Second))
-	if c.Meta.ZooKeeper == nil {
+	if z := c.Meta.ZooKeeper; z != nil {
+		def(&z.SessionTimeout, Duration(10*time.Second))
+		def(&z.Root, "/binlogmq")
+	} else {
 		def(&c.Meta.File.Directory, "./data")
 	}
 	def(&c.Meta.SaveInterval, Duration(time.Second))

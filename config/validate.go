@@ -69,8 +69,11 @@ func (c *Config) faults() []error {
 	if c.Canal != nil {
 		f.later("canal", "Canal's TCP protocol")
 	}
-	if c.Meta.ZooKeeper != nil {
-		f.later("meta.zookeeper", "ZooKeeper")
+	if z := c.Meta.ZooKeeper; z != nil {
+		f.zookeeper("meta.zookeeper", z)
+		if c.Meta.File.Directory != "" {
+			f.add("meta", "file and zookeeper exclude each other")
+		}
 	}
 	if a := c.Admin.Listen; a != "" {
 		if _, _, err := net.SplitHostPort(a); err != nil {
@@ -90,6 +93,30 @@ func (c *Config) faults() []error {
 	}
 	f.memory(c)
 	return f
+}
+
+// zookeeperRoot is a path of names that are the same in any ZooKeeper.
+var zookeeperRoot = regexp.MustCompile(`^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$`)
+
+func (f *faults) zookeeper(path string, z *MetaZooKeeper) {
+	if len(z.Servers) == 0 {
+		f.add(path+".servers", "at least one host:port is needed")
+	}
+	for i, a := range z.Servers {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			f.add(fmt.Sprintf("%s.servers[%d]", path, i), "%q is not host:port", a)
+		}
+	}
+	if d := z.SessionTimeout.Value(); d < 2*time.Second || d > 5*time.Minute {
+		f.add(path+".session_timeout", "2s to 5m; the servers grant 2 to 20 of their ticks")
+	}
+	if !zookeeperRoot.MatchString(z.Root) {
+		f.add(path+".root", "%q is not a path such as /binlogmq", z.Root)
+	}
+	if a := z.Auth; a != nil && (a.User == "" || strings.Contains(a.User, ":")) {
+		f.add(path+".auth.user", "a user without colon is needed")
+	}
+	f.tls(path+".tls", z.TLS)
 }
 
 func (f *faults) destination(path string, d *Destination) {

@@ -16,6 +16,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec/maxwell"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
@@ -36,12 +37,12 @@ func newLogger(c config.Log, w io.Writer) *slog.Logger {
 }
 
 // newConnector makes the database side of a destination. It does not connect.
-func newConnector(d *config.Destination, log *slog.Logger) (*connector.Connector, error) {
-	return newReader(d, log, 0)
+func newConnector(d *config.Destination, skips map[event.GTID]int64, log *slog.Logger) (*connector.Connector, error) {
+	return newReader(d, skips, log, 0)
 }
 
 // newReader is newConnector for what reads beside the destination's own: each with a number.
-func newReader(d *config.Destination, log *slog.Logger, number int) (*connector.Connector, error) {
+func newReader(d *config.Destination, skips map[event.GTID]int64, log *slog.Logger, number int) (*connector.Connector, error) {
 	tables, err := tablefilter.New(d.Tables)
 	if err != nil {
 		return nil, err
@@ -57,6 +58,7 @@ func newReader(d *config.Destination, log *slog.Logger, number int) (*connector.
 		Password:    d.Source.Password.Reveal(),
 		TLS:         tls,
 		Tables:      tables,
+		Skips:       skips,
 		Start:       d.Start,
 		Reader:      number,
 		ServerID:    d.Source.ServerID,
@@ -74,8 +76,8 @@ type publisher interface {
 	Check(ctx context.Context) []sink.Finding
 }
 
-// newSink makes the broker side of a sink. It does not wait for the broker.
-func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (publisher, error) {
+// newSink makes the broker side of a sink. It does not wait for the broker. owner is nil where nothing is sent.
+func newSink(deployment, destination string, s *config.Sink, owner func() error, log *slog.Logger) (publisher, error) {
 	named := log.With("destination", destination, "sink", s.Name) // which Pulsar's sink does by itself
 	where := func(err error) error {
 		if err != nil {
@@ -111,7 +113,8 @@ func newSink(deployment, destination string, s *config.Sink, log *slog.Logger) (
 			return nil, where(fmt.Errorf("pulsar.%w", err))
 		}
 		q, err := pulsar.New(pulsar.Options{
-			URL: p.URL, AdminURL: p.AdminURL, Token: p.Token.Reveal(), TLS: tls,
+			Owner: owner,
+			URL:   p.URL, AdminURL: p.AdminURL, Token: p.Token.Reveal(), TLS: tls,
 			Deployment: deployment, Destination: destination, Sink: s.Name,
 			Topics:   pulsar.Topics{Create: *p.Topics.Create, Partitions: p.Topics.Partitions},
 			Producer: p.Producer, Batching: p.Batching,

@@ -46,7 +46,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 		d := &cfg.Destinations[i]
 		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
 		var tables []connector.TableName
-		src, err := newConnector(d, log)
+		src, err := newConnector(d, nil, log)
 		if err != nil {
 			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
 		} else {
@@ -63,7 +63,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 			name, _ := kind(s)
 			c.section("destination %s: sink %s (%s)", d.Name, s.Name, name)
 			clean := leaveNoFile(s)
-			k, err := newSink(cfg.Deployment, d.Name, s, log)
+			k, err := newSink(cfg.Deployment, d.Name, s, nil, log)
 			if errors.Is(err, filesink.ErrInUse) {
 				c.add(sink.Finding{What: "the file is open in a running binlogmq"})
 				continue

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -15,22 +14,27 @@ import (
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
-	"github.com/binlogmq/binlogmq/meta/file"
 )
 
 func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) error {
 	if len(args) == 0 {
-		return usageError{fmt.Errorf("cursor: show, set or new-life is needed\n%s", usage)}
+		return usageError{fmt.Errorf("cursor: show, set, skip, new-life, export or import is needed\n%s", usage)}
 	}
 	switch args[0] {
 	case "show":
 		return cursorShow(ctx, args[1:], out)
 	case "set":
 		return cursorSet(ctx, args[1:], in, out, errs)
+	case "skip":
+		return cursorSkip(ctx, args[1:], in, out, errs)
+	case "export":
+		return cursorExport(ctx, args[1:], out)
+	case "import":
+		return cursorImport(ctx, args[1:], in, out)
 	case "new-life":
 		return cursorNewLife(ctx, args[1:], in, out)
 	}
-	return usageError{fmt.Errorf("cursor: unknown %q; show, set or new-life is needed\n%s", args[0], usage)}
+	return usageError{fmt.Errorf("cursor: unknown %q; show, set, skip, new-life, export or import is needed\n%s", args[0], usage)}
 }
 
 func cursorShow(ctx context.Context, args []string, out io.Writer) error {
@@ -42,28 +46,52 @@ func cursorShow(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	// Reading takes no lock: it works beside the running program.
-	store, err := file.OpenReadOnly(cfg.Meta.File.Directory)
-	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(out, "no cursor is saved in %s\n", cfg.Meta.File.Directory)
+	n, err := eachRecord(ctx, cfg, "", func(id meta.Identity, r *meta.Record) error {
+		showRecord(out, cfg, id, r)
 		return nil
+	})
+	if err == nil && n == 0 {
+		fmt.Fprintf(out, "no cursor is saved in %s\n", storeText(cfg))
 	}
+	return err
+}
+
+// eachRecord calls do with each saved record of one destination, or of all, and returns how many there are. It takes no
+// lock and no lease: it works beside the running program.
+func eachRecord(ctx context.Context, cfg *config.Config, destination string, do func(meta.Identity, *meta.Record) error) (n int, err error) {
+	store, done, err := lookStore(cfg)
+	if err != nil || store == nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	ids, err := store.List(ctx, destination)
 	if err != nil {
-		return err
-	}
-	ids, err := store.List(ctx, "")
-	if err != nil {
-		return err
-	}
-	if len(ids) == 0 {
-		fmt.Fprintf(out, "no cursor is saved in %s\n", cfg.Meta.File.Directory)
+		return 0, err
 	}
 	for _, id := range ids {
 		r, err := store.Load(ctx, id)
-		if err != nil {
-			return err
+		if err == nil {
+			err = do(id, r)
 		}
-		showRecord(out, cfg, id, r)
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// confirm asks before something is changed, unless yes says so already.
+func confirm(command string, yes bool, in io.Reader, out io.Writer) error {
+	if yes {
+		return nil
+	}
+	fmt.Fprint(out, "Type yes to go on: ")
+	line, _ := bufio.NewReader(in).ReadString('\n')
+	if strings.TrimSpace(line) != "yes" {
+		return fmt.Errorf("%s: nothing was changed", command)
 	}
 	return nil
 }
@@ -87,6 +115,9 @@ func showRecord(out io.Writer, cfg *config.Config, id meta.Identity, r *meta.Rec
 		fmt.Fprintf(out, "  state       %v\n", err)
 	} else if s != nil {
 		fmt.Fprintf(out, "  epoch       %d\n  offset      %d\n", s.Epoch, s.Offset)
+	}
+	for _, k := range r.Skips {
+		fmt.Fprintf(out, "  skips       %s (%d ordinals)\n", k.GTID, k.Ordinals)
 	}
 	if r.Filter != "" {
 		fmt.Fprintf(out, "  filter      %s\n", r.Filter)
@@ -131,13 +162,13 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	if err := cfg.Validate(); err != nil {
 		return usageError{err}
 	}
-	store, err := file.Open(cfg.Meta.File.Directory)
+	store, free, err := takeStore(ctx, cfg, d.Name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, free()) }()
 
-	src, err := newConnector(d, newLogger(config.Log{Level: "warn", Format: cfg.Log.Format}, errs))
+	src, err := newConnector(d, nil, newLogger(config.Log{Level: "warn", Format: cfg.Log.Format}, errs))
 	if err != nil {
 		return err
 	}
@@ -163,12 +194,8 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	}
 	fmt.Fprint(out, "What lies before the new position and is not published yet will never be; what lies behind it is published, again if it was before.\n"+
 		"The sinks begin a new epoch, with numbers never used: brokers recognise no repetition across this move.\n")
-	if !*yes {
-		fmt.Fprint(out, "Type yes to go on: ")
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		if strings.TrimSpace(line) != "yes" {
-			return errors.New("cursor set: nothing was changed")
-		}
+	if err := confirm("cursor set", *yes, in, out); err != nil {
+		return err
 	}
 	for _, id := range ids {
 		if err := store.Save(ctx, id, records[id]); err != nil {
@@ -220,7 +247,8 @@ func move(ctx context.Context, store meta.Store, ids []meta.Identity, start even
 		if state == nil {
 			state = bridge.NewState(time.Now())
 		}
-		state.Fingerprint = bridge.MovedFingerprint
+		state.Moved()
+		r.Skips = nil // those behind the new position would be counted anew
 		if r.Cursor.State, err = state.Encode(); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,8 @@
 //	binlogmq run -c config.yaml                     publish until stopped
 //	binlogmq check -c config.yaml                   connect everywhere, list what is missing and how to mend it
 //	binlogmq cursor show|set -c config.yaml ...     look at or move saved cursors
+//	binlogmq cursor skip -c config.yaml ...         pass over one transaction
+//	binlogmq cursor export|import -c config.yaml ...  take cursors from one store to another
 //	binlogmq cursor new-life -c config.yaml ...     let a sink begin anew at its cursor
 //	binlogmq version
 //

@@ -37,8 +37,14 @@ const usage = `usage: binlogmq COMMAND
   cursor show -c FILE              show the saved cursors
   cursor set -c FILE [--destination D] --at START [--yes]
                                    move the cursors of a destination; START as in the configuration's start:
+  cursor skip -c FILE [--destination D] --gtid GTID [--yes]
+                                   let a destination pass over one transaction that it cannot publish
   cursor new-life -c FILE [--destination D] [--sink S] [--yes]
                                    let a sink begin anew at its cursor, where an error asks for it
+  cursor export -c FILE [--destination D]
+                                   write cursors, states and lives as JSON
+  cursor import -c FILE --from EXPORT [--destination D] [--yes]
+                                   put exported cursors into this configuration's store
   version                          print the version
 
 docs/configuration.md describes the file; config.yaml.example is a start.`

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
-	"github.com/binlogmq/binlogmq/meta/file"
 )
 
 // cursorNewLife lets one sink begin anew at its cursor, with numbers never used.
@@ -42,11 +40,11 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	if !configured(cfg, id) {
 		return usageError{fmt.Errorf("cursor new-life: --sink is needed: one of %s", strings.Join(names, ", "))}
 	}
-	store, err := file.Open(cfg.Meta.File.Directory)
+	store, free, err := takeStore(ctx, cfg, d.Name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, free()) }()
 	r, err := store.Load(ctx, id)
 	if err != nil {
 		return err
@@ -58,18 +56,14 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	if state == nil {
 		state = bridge.NewState(time.Now())
 	}
-	state.Fingerprint = bridge.MovedFingerprint
+	state.Moved()
 	if r.Cursor.State, err = state.Encode(); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s begins a new life at %s.\n", id, positionText(r.Cursor.Position))
 	fmt.Fprint(out, "What was sent after that position and is stored already is sent again, under new numbers: consumers see it twice. After a clean stop that is nothing.\n")
-	if !*yes {
-		fmt.Fprint(out, "Go on? Write yes: ")
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		if strings.TrimSpace(line) != "yes" {
-			return errors.New("cursor new-life: nothing was changed")
-		}
+	if err := confirm("cursor new-life", *yes, in, out); err != nil {
+		return err
 	}
 	if err := store.Save(ctx, id, r); err != nil {
 		return err

@@ -210,7 +210,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 	log := p.log.With("destination", d.cfg.Name)
 	old := *d.cfg
 	old.Tables = sinks[0].saved.recipe.Tables
-	src, err := newReader(&old, p.log, reader)
+	src, err := newReader(&old, d.skips, p.log, reader)
 	if err != nil {
 		return err
 	}
@@ -306,13 +306,14 @@ func (p *program) former(d *config.Destination, r *replaying) error {
 		return fmt.Errorf("destination %s, sink %s: %w; run the version and the configuration that sent it until it has stopped cleanly (SIGTERM), "+
 			"or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor", d.Name, r.part.cfg.Name, err)
 	}
-	if r.sink, err = newSink(p.cfg.Deployment, d.Name, c, p.log); err != nil {
+	if r.sink, err = newSink(p.cfg.Deployment, d.Name, c, r.part.owner, p.log); err != nil {
 		return err
 	}
 	o, err := bridgeOptions(d, c, r.server.Client(r.part.client.Identity()), r.sink, p.cfg.StopTimeout.Value(), p.log.With("replay", true))
 	if err != nil {
 		return err
 	}
+	o.Owner = r.part.owner
 	if err := r.saved.recipe.Follow(&o); err != nil {
 		return err
 	}
@@ -406,8 +407,8 @@ func (p *program) follow(ctx context.Context, d *destination, g *gate, end event
 			most = max(most, s.Cursor.Last())
 		}
 		if limit < 0 {
-			read := connector.Reached(event.Position{File: reader.File, Offset: reader.Offset, ServerUUID: reader.ServerUUID}, end)
-			if read || connector.Reached(st.Position, end) || passed(g, sinks) {
+			read := event.Position{File: reader.File, Offset: reader.Offset, ServerUUID: reader.ServerUUID}
+			if read.Reached(&end) || st.Position.Reached(&end) || passed(g, sinks) {
 				limit = g.close(most)
 			}
 			continue

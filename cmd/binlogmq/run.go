@@ -19,7 +19,6 @@ import (
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
-	"github.com/binlogmq/binlogmq/meta/file"
 	"github.com/binlogmq/binlogmq/server"
 )
 
@@ -35,24 +34,29 @@ type program struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	started time.Time
-	store   *file.Store
+	store   metaStore
 	server  *server.Server
-	dests   []*destination
+	seats   []*seat
 	admin   *admin.Server
 
 	governor *governor // of the garbage collector
 }
 
+// destination is what runs of a destination while this process owns it.
 type destination struct {
 	cfg       *config.Destination
+	lease     meta.Lease
+	skips     map[event.GTID]int64 // transactions that are passed over
 	connector *connector.Connector
 	sinks     []*sinkPart
-	failure   // why it could not begin
+	failure         // why it could not begin
+	lost      error // why the lease ended before its time; set at the end
 }
 
 type sinkPart struct {
 	cfg     *config.Sink
 	client  *server.Client
+	owner   func() error // nil error while this process owns the destination
 	sink    publisher
 	bridge  *bridge.Bridge
 	former  atomic.Pointer[replaying] // what the sink runs as while it finishes what was begun under another configuration
@@ -110,62 +114,90 @@ func runCommand(soft, hard context.Context, args []string, out, errs io.Writer) 
 
 // run builds the parts in order, lets them run, and stops them in reverse.
 func (p *program) run(soft, hard context.Context) (err error) {
-	if p.store, err = file.Open(p.cfg.Meta.File.Directory); err != nil {
+	if p.store, err = openStore(p.cfg, p.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
-
-	if err := p.assemble(); err != nil {
-		p.closeSinks(hard)
+	p.server = server.New(server.Options{Meta: p.store, Logger: p.log, SaveInterval: p.cfg.Meta.SaveInterval.Value()})
+	defer func() {
+		save, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, p.server.Stop(save))
+	}()
+	first, err := p.assemble(soft)
+	if err != nil {
 		return err
 	}
 	if p.cfg.Admin.Listen != "" {
 		if p.admin, err = admin.Listen(p.cfg.Admin.Listen, p.report, p.log); err != nil {
-			p.closeSinks(hard)
+			p.dismissAll(hard, first)
 			return err
 		}
 		p.log.Info("health and metrics are served", "address", p.admin.Addr())
 		defer func() { err = errors.Join(err, p.admin.Close(hard)) }()
 	}
 
-	runErr := p.publish(soft, hard)
-
-	// Cursors are saved even on a hard stop: it is one write a subscription.
-	save, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
-	defer cancel()
-	stopErr := p.server.Stop(save)
-	p.closeSinks(hard)
-	return errors.Join(runErr, stopErr)
+	return p.publish(soft, hard, first)
 }
 
-// assemble makes the parts; nothing connects yet.
-func (p *program) assemble() error {
-	p.server = server.New(server.Options{Meta: p.store, Logger: p.log, SaveInterval: p.cfg.Meta.SaveInterval.Value()})
+// assemble makes a seat for each destination, and builds those that this process owns anyway, so that what is wrong with
+// their parts shows at once.
+func (p *program) assemble(ctx context.Context) (first []*destination, err error) {
+	defer func() {
+		if err != nil {
+			p.dismissAll(ctx, first)
+		}
+	}()
 	for i := range p.cfg.Destinations {
-		d := &destination{cfg: &p.cfg.Destinations[i]}
-		p.dests = append(p.dests, d)
-		c, err := newConnector(d.cfg, p.log)
+		s := &seat{cfg: &p.cfg.Destinations[i]}
+		p.seats = append(p.seats, s)
+		first = append(first, nil)
+		if p.cfg.Meta.ZooKeeper != nil {
+			continue
+		}
+		lease, err := p.store.Acquire(ctx, s.cfg.Name)
+		if err != nil {
+			return first, err
+		}
+		if first[i], err = p.build(ctx, s, lease); err != nil {
+			return first, err
+		}
+	}
+	return first, nil
+}
+
+func (p *program) dismissAll(ctx context.Context, all []*destination) {
+	for _, d := range all {
+		if d != nil {
+			_ = p.dismiss(ctx, d) // nothing has moved
+		}
+	}
+}
+
+// parts makes the parts of a destination; nothing connects yet.
+func (p *program) parts(d *destination) error {
+	c, err := newConnector(d.cfg, d.skips, p.log)
+	if err != nil {
+		return err
+	}
+	c.OnLarge(p.governor.large(d.cfg.RowFactor()))
+	d.connector = c
+	if err := p.server.AddDestination(d.cfg.Name, c, serverOptions(d.cfg)); err != nil {
+		return err
+	}
+	for j := range d.cfg.Sinks {
+		s := &sinkPart{cfg: &d.cfg.Sinks[j], client: p.server.Client(clientOf(d.cfg.Name, d.cfg.Sinks[j].Name)), owner: d.lease.Err}
+		if s.sink, err = newSink(p.cfg.Deployment, d.cfg.Name, s.cfg, s.owner, p.log); err != nil {
+			return err
+		}
+		d.sinks = append(d.sinks, s)
+		o, err := bridgeOptions(d.cfg, s.cfg, s.client, s.sink, p.cfg.StopTimeout.Value(), p.log)
 		if err != nil {
 			return err
 		}
-		c.OnLarge(p.governor.large(d.cfg.RowFactor()))
-		d.connector = c
-		if err := p.server.AddDestination(d.cfg.Name, c, serverOptions(d.cfg)); err != nil {
+		o.Owner = s.owner
+		if s.bridge, err = bridge.New(o); err != nil {
 			return err
-		}
-		for j := range d.cfg.Sinks {
-			s := &sinkPart{cfg: &d.cfg.Sinks[j], client: p.server.Client(clientOf(d.cfg.Name, d.cfg.Sinks[j].Name))}
-			if s.sink, err = newSink(p.cfg.Deployment, d.cfg.Name, s.cfg, p.log); err != nil {
-				return err
-			}
-			d.sinks = append(d.sinks, s)
-			o, err := bridgeOptions(d.cfg, s.cfg, s.client, s.sink, p.cfg.StopTimeout.Value(), p.log)
-			if err != nil {
-				return err
-			}
-			if s.bridge, err = bridge.New(o); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -173,16 +205,16 @@ func (p *program) assemble() error {
 
 // publish runs every destination until soft ends, or until none is left. A sink or a
 // destination that stops does not stop the others.
-func (p *program) publish(soft, hard context.Context) error {
+func (p *program) publish(soft, hard context.Context, first []*destination) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failures []error
-	for _, d := range p.dests {
+	for i, s := range p.seats {
 		wg.Go(func() {
-			err := p.publishDestination(soft, hard, d)
+			err := p.sit(soft, hard, s, first[i])
 			if err != nil {
-				if len(p.dests) > 1 { // else the last line says it
-					p.log.Error("destination has stopped", "destination", d.cfg.Name, "error", oneLine(err))
+				if len(p.seats) > 1 { // else the last line says it
+					p.log.Error("destination has stopped", "destination", s.cfg.Name, "error", oneLine(err))
 				}
 				mu.Lock()
 				failures = append(failures, err)
@@ -309,15 +341,10 @@ func (s *sinkPart) endWithoutSource(ctx context.Context, end func()) <-chan erro
 // oneLine writes joined errors without line breaks.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-func (p *program) closeSinks(ctx context.Context) {
-	for _, d := range p.dests {
-		for _, s := range d.sinks {
-			if s.sink == nil {
-				continue
-			}
-			if err := s.sink.Close(ctx); err != nil && ctx.Err() == nil { // a second signal is no fault of the sink
-				p.log.Warn("closing the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
-			}
+func (p *program) closeSinks(ctx context.Context, d *destination) {
+	for _, s := range d.sinks {
+		if err := s.sink.Close(ctx); err != nil && ctx.Err() == nil { // a second signal is no fault of the sink
+			p.log.Warn("closing the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
 		}
 	}
 }
@@ -330,8 +357,8 @@ func (p *program) report() admin.Report {
 	for _, s := range p.server.Status() {
 		states[s.Name] = s
 	}
-	for _, d := range p.dests {
-		r.Destinations = append(r.Destinations, d.report(now, states[d.cfg.Name]))
+	for _, s := range p.seats {
+		r.Destinations = append(r.Destinations, p.reportSeat(now, s, states[s.cfg.Name]))
 	}
 	return r
 }
@@ -341,7 +368,7 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 	out := admin.Destination{
 		Name: d.cfg.Name, State: st.State.String(), Connected: src.Connected, Position: positionText(st.Position),
 		LagKnown: !src.SourceAsked.IsZero(), LagSeconds: src.Lag.Seconds(), LagBytes: int64(src.LagBytes),
-		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects,
+		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped,
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
 	// Why reading stopped holds what the source said.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/meta"
+)
+
+// exportVersion is the version of what cursor export writes.
+const exportVersion = 1
+
+// exported is what cursor export writes and cursor import reads: each record as the stores keep it, with its
+// checksum. States hold what sinks know of their brokers, Kafka lives among it.
+type exported struct {
+	Version int               `json:"binlogmq_cursors"`
+	Records []json.RawMessage `json:"records"`
+}
+
+// cursorExport writes all that is saved of one destination, or of all, as JSON.
+func cursorExport(ctx context.Context, args []string, out io.Writer) error {
+	f, path := flags("cursor export")
+	name := f.String("destination", "", "")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	all := exported{Version: exportVersion, Records: []json.RawMessage{}}
+	if _, err := eachRecord(ctx, cfg, *name, func(id meta.Identity, r *meta.Record) error {
+		b, err := meta.EncodeRecord(id, r)
+		all.Records = append(all.Records, b)
+		return err
+	}); err != nil {
+		return err
+	}
+	if len(all.Records) == 0 {
+		return fmt.Errorf("cursor export: nothing is saved in %s", storeText(cfg))
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(&all)
+}
+
+// cursorImport puts exported records into the configured store.
+func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
+	f, path := flags("cursor import")
+	name := f.String("destination", "", "")
+	from := f.String("from", "", "")
+	yes := f.Bool("yes", false, "")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	if *from == "" {
+		return usageError{errors.New("cursor import: --from is needed: a file that cursor export wrote")}
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	data, err := os.ReadFile(*from)
+	if err != nil {
+		return fmt.Errorf("cursor import: %w", err)
+	}
+	ids, records, err := readExport(data)
+	if err != nil {
+		return fmt.Errorf("cursor import: %s: %w", *from, err)
+	}
+	if *name != "" {
+		ids = slices.DeleteFunc(ids, func(id meta.Identity) bool { return id.Destination != *name })
+	}
+	if len(ids) == 0 {
+		return fmt.Errorf("cursor import: %s holds no cursor of destination %q", *from, *name)
+	}
+	for len(ids) > 0 {
+		n := slices.IndexFunc(ids, func(id meta.Identity) bool { return id.Destination != ids[0].Destination })
+		if n < 0 {
+			n = len(ids)
+		}
+		if err := importDestination(ctx, cfg, ids[:n], records, *yes, in, out); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, records map[meta.Identity]*meta.Record, yes bool, in io.Reader, out io.Writer) (err error) {
+	store, free, err := takeStore(ctx, cfg, ids[0].Destination)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, free()) }()
+	for _, id := range ids {
+		r := records[id]
+		fmt.Fprintf(out, "%s goes to %s, ordinal %d\n", id, positionText(r.Cursor.Position), r.Cursor.Last())
+		old, err := store.Load(ctx, id)
+		switch {
+		case err == nil:
+			fmt.Fprintf(out, "  in place of %s, ordinal %d\n", positionText(old.Cursor.Position), old.Cursor.Last())
+			if n := old.Cursor.Last() - r.Cursor.Last(); n > 0 {
+				fmt.Fprintf(out, "  which is %d ordinals back: what was published since is read again, and recognised only where the sink's delivery is exact\n", n)
+			}
+		case !errors.Is(err, meta.ErrNotFound) && !errors.Is(err, meta.ErrDamaged):
+			return err
+		}
+	}
+	fmt.Fprintf(out, "Binlogmq must not run any more where the cursors come from: two that publish one destination from two stores do not know of each other.\n")
+	if err := confirm("cursor import", yes, in, out); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := store.Save(ctx, id, records[id]); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d cursors are imported into %s\n", len(ids), storeText(cfg))
+	return nil
+}
+
+// readExport reads what cursor export wrote.
+func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, error) {
+	var all exported
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&all); err != nil {
+		return nil, nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, nil, errors.New("something follows the cursors")
+	}
+	if all.Version != exportVersion {
+		return nil, nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
+	}
+	var ids []meta.Identity
+	records := map[meta.Identity]*meta.Record{}
+	for i, raw := range all.Records {
+		id, r, err := meta.DecodeRecord(raw)
+		if err != nil {
+			return nil, nil, fmt.Errorf("record %d: %w", i+1, err)
+		}
+		if records[id] != nil {
+			return nil, nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
+		}
+		ids = append(ids, id)
+		records[id] = r
+	}
+	meta.SortIdentities(ids)
+	return ids, records, nil
+}

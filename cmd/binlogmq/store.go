@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/meta/file"
+	"github.com/binlogmq/binlogmq/meta/zookeeper"
+)
+
+// metaStore is where cursors are kept.
+type metaStore interface {
+	meta.Store
+	meta.Owners
+	Close() error
+}
+
+// openStore opens the store of cursors for writing. Files are locked here, ZooKeeper's destinations by their leases.
+func openStore(cfg *config.Config, log *slog.Logger) (metaStore, error) {
+	if cfg.Meta.ZooKeeper == nil {
+		return file.Open(cfg.Meta.File.Directory)
+	}
+	z := cfg.Meta.ZooKeeper
+	tls, err := z.TLS.Client()
+	if err != nil {
+		return nil, fmt.Errorf("meta.zookeeper.%w", err)
+	}
+	o := zookeeper.Options{
+		Servers: z.Servers, SessionTimeout: z.SessionTimeout.Value(), Root: z.Root + "/" + cfg.Deployment, TLS: tls, Node: z.Node, Logger: log,
+	}
+	if z.Auth != nil {
+		o.User, o.Password = z.Auth.User, z.Auth.Password.Reveal()
+	}
+	return zookeeper.Open(o)
+}
+
+// lookTimeout bounds what a command waits for ZooKeeper.
+const lookTimeout = 30 * time.Second
+
+// lookStore opens the store for reading, beside the running program. A nil store: there is none yet.
+func lookStore(cfg *config.Config) (meta.Store, func() error, error) {
+	if cfg.Meta.ZooKeeper != nil {
+		s, err := openStore(cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.Close, nil
+	}
+	s, err := file.OpenReadOnly(cfg.Meta.File.Directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Close, nil
+}
+
+// storeText says where cursors are kept.
+func storeText(cfg *config.Config) string {
+	if z := cfg.Meta.ZooKeeper; z != nil {
+		return fmt.Sprintf("ZooKeeper, %s/%s", z.Root, cfg.Deployment)
+	}
+	return cfg.Meta.File.Directory
+}
+
+// takeStore opens the store and takes a destination, which must not be running: it changes what is saved. free gives both back.
+func takeStore(ctx context.Context, cfg *config.Config, destination string) (s metaStore, free func() error, err error) {
+	if s, err = openStore(cfg, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	lease, err := s.TryAcquire(ctx, destination)
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		return errors.Join(lease.Release(ctx), s.Close())
+	}, nil
+}
