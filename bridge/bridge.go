@@ -45,6 +45,8 @@ type Status struct {
 	Epoch   int64
 	Offset  int64 // sequence = ordinal + Offset
 
+	Reconciling bool // what is sent is compared with what the topics hold
+
 	// Since New, replays included.
 	Rows     int64 // row changes encoded and handed to the sink
 	Messages int64 // messages confirmed
@@ -52,6 +54,7 @@ type Status struct {
 	Acks     int64 // batches acknowledged
 	Failures int64 // sessions that failed and were replayed
 	Epochs   int64 // epochs begun
+	Present  int64 // messages not sent because their topics were found to hold them
 	Hidden   int64 // DDL statements not sent because they carry secrets
 	Bugs     int64 // reports that can only come from a bug, in the whole process
 
@@ -61,7 +64,7 @@ type Status struct {
 
 // stats are the counters behind Status.
 type stats struct {
-	rows, messages, bytes, acks, failures, epochs, hidden, acked, stubs, splits, deadLetters atomic.Int64
+	rows, messages, bytes, acks, failures, epochs, hidden, acked, stubs, splits, deadLetters, present atomic.Int64
 }
 
 // Bridge is one sink's subscription. Run it once; the other methods may be
@@ -103,6 +106,10 @@ type Bridge struct {
 
 	dirty bool // messages after the cursor that was loaded may be stored, under the numbers and partitions of saved
 
+	reconciling *reconciliation // nil: what is sent is not compared with what the topics hold
+	lost        *Reconcile      // of a cursor without state; the run's own
+	looked      time.Time       // when reconciled looked last; guarded by the session's ackMu
+
 	mark  int64 // of the batch being acknowledged; guarded by the session's ackMu
 	whole bool  // nothing is stored that is not acknowledged; the run's own
 }
@@ -136,11 +143,12 @@ func (b *Bridge) Status() Status {
 	s := Status{
 		Sink: b.o.Sink.Status(), Acked: b.stats.acked.Load(), Rows: b.stats.rows.Load(), Messages: b.stats.messages.Load(),
 		Bytes: b.stats.bytes.Load(), Acks: b.stats.acks.Load(), Failures: b.stats.failures.Load(), Epochs: b.stats.epochs.Load(),
-		Hidden: b.stats.hidden.Load(), Bugs: bugs.Load(),
+		Hidden: b.stats.hidden.Load(), Present: b.stats.present.Load(), Bugs: bugs.Load(),
 		Stubs: b.stats.stubs.Load(), Splits: b.stats.splits.Load(), DeadLetters: b.stats.deadLetters.Load(),
 	}
 	b.mu.Lock()
 	s.State, s.Err, s.Epoch, s.Offset = b.state, b.err, b.saved.Epoch, b.saved.Offset
+	s.Reconciling = b.reconciling != nil
 	se := b.session
 	if s.Err == nil {
 		s.Err = b.feedErr
@@ -349,8 +357,15 @@ func (b *Bridge) load(ctx context.Context) error {
 		}
 		changed = grown != nil
 	}
+	begins, err := b.reconcile(ctx, st, &cursor)
+	if err != nil {
+		return err
+	}
+	if begins && changed {
+		return &StopError{Err: ErrUnfinished, Remedy: unfinishedRemedy}
+	}
 	// A sink may refuse to go on with a changed configuration; then nothing has changed.
-	fresh, err := b.restore(ctx, st, changed)
+	fresh, err := b.restore(ctx, st, changed, begins)
 	if err != nil {
 		return err
 	}
@@ -361,8 +376,9 @@ func (b *Bridge) load(ctx context.Context) error {
 		// I5: a cursor that was lost may have used numbers, which a broker that deduplicates would drop in silence.
 		st = NewState(b.o.Born)
 		st.follow(b.recipe)
+		st.Reconciling = b.lost
 		err = b.adopt(ctx, st)
-	case changed:
+	case changed || begins:
 		was := *st
 		st.next(b.recipe)
 		st.forget() // topics of other routes, perhaps; those in use are learned again
@@ -372,8 +388,14 @@ func (b *Bridge) load(ctx context.Context) error {
 			again = "nothing was sent after the cursor"
 		}
 		why := "the sink's configuration changed, or its cursor was moved"
-		if grown != nil {
+		switch {
+		case grown != nil:
 			why = grown.Error()
+		case begins:
+			why = "the source is another server"
+		}
+		if st.Reconciling != nil {
+			again = "what was sent after the cursor is looked for in the topics, and not sent again"
 		}
 		b.o.Logger.Warn(why+": a new epoch begins; "+again,
 			"old_epoch", was.Epoch, "epoch", st.Epoch, "offset", st.Offset, "ordinal", cursor.Last())
@@ -405,7 +427,7 @@ func (b *Bridge) load(ctx context.Context) error {
 
 // restore gives the sink the state that the cursor has for it; st is nil where the cursor
 // has none. fresh says that the state must be saved before anything is published.
-func (b *Bridge) restore(ctx context.Context, st *State, changed bool) (fresh bool, err error) {
+func (b *Bridge) restore(ctx context.Context, st *State, changed, moved bool) (fresh bool, err error) {
 	if b.stateful == nil {
 		// What another kind of delivery counted would not count what this one sends.
 		return st != nil && len(st.Sink) > 0, nil
@@ -415,7 +437,7 @@ func (b *Bridge) restore(ctx context.Context, st *State, changed bool) (fresh bo
 	if st != nil {
 		state = st.Sink
 		switch {
-		case st.Fingerprint == MovedFingerprint:
+		case st.Fingerprint == MovedFingerprint, moved:
 			how = sink.Moved
 		case changed:
 			how = sink.Changed

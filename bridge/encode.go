@@ -248,7 +248,11 @@ func (x *encoder) rows(e *event.Event, p *plan) error {
 	next := e.Ordinal + int64(e.Skip)
 	for x.sc.Next() {
 		// Only between row changes: the messages of one change stay together.
-		if len(x.s.buf) >= slabBytes || len(x.s.msgs) >= slabMessages {
+		switch full := len(x.s.buf) >= slabBytes || len(x.s.msgs) >= slabMessages; {
+		case full && len(x.s.msgs) == 0: // all of it is in the topics already
+			x.s.buf, x.s.hdrs = x.s.buf[:0], x.s.hdrs[:0]
+			x.txn, x.at = nil, nil
+		case full:
 			if err := x.flush(true); err != nil {
 				return err
 			}
@@ -402,6 +406,7 @@ func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16) (next
 	if size := m.Framed(); o.to.limit > 0 && size > o.to.limit {
 		return 0, x.tooLarge(&o, size, ": the key alone is too large", "exclude the table")
 	}
+	x.keep(&o, o.to, sub)
 	return sub + 1, nil
 }
 

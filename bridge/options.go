@@ -136,6 +136,10 @@ type Options struct {
 	// begin a new epoch while messages after the cursor may be stored.
 	Exact bool
 
+	// SourceEnd tells where the source's log ends. It waits while the source is away. nil: what topics hold cannot be compared
+	// with the source's log where that is needed.
+	SourceEnd func(ctx context.Context) (event.Position, error)
+
 	Names Names // what the broker allows as a topic's name
 
 	// Headers names what travels with a message; nil means DefaultHeaders, empty none. Values are text, numbers

@@ -82,7 +82,7 @@ func (o *Options) completeOversize(c *compiled, fault func(string, ...any)) {
 
 // planner returns a planner for a session.
 func (b *Bridge) planner() *planner {
-	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]target{}, pin: b.pin, count: b.partitions}
+	p := &planner{o: &b.o, c: b.c, plans: map[*event.Table]*plan{}, pins: map[string]target{}, pin: b.pin, count: b.partitions, find: b.find}
 	if l, ok := b.o.Sink.(sink.Limiter); ok && b.o.Oversize != StopOversize {
 		p.limit = func(ctx context.Context, topic string) (int, error) { return b.pinLimit(ctx, l, topic) }
 	}
@@ -185,6 +185,21 @@ func (x *encoder) put(o *outgoing, to *target, value []byte, sub uint16, extra s
 	return m
 }
 
+// keep takes the message put last away again if the topic holds it.
+func (x *encoder) keep(o *outgoing, to *target, sub uint16) {
+	if to.present == nil {
+		return
+	}
+	row := int64(0)
+	if o.r != nil {
+		row = o.r.Index + 1
+	}
+	if to.present.has(o.e.Txn.GTID, row, sub) {
+		x.take()
+		x.b.stats.present.Add(1)
+	}
+}
+
 // take removes the message put last.
 func (x *encoder) take() {
 	s := x.s
@@ -205,6 +220,7 @@ func (x *encoder) send(o *outgoing) (next uint16, err error) {
 	m := x.put(o, o.to, value, o.sub, sink.Header{})
 	size := m.Framed()
 	if o.to.limit <= 0 || size <= o.to.limit {
+		x.keep(o, o.to, o.sub)
 		return o.sub + 1, nil
 	}
 	x.take()
@@ -238,6 +254,7 @@ func (x *encoder) split(o *outgoing, to *target, sub uint16) (next uint16, err e
 	x.take()
 	if to.limit <= 0 || whole <= room {
 		x.put(o, to, x.s.buf[o.from:o.until:o.until], sub, sink.Header{})
+		x.keep(o, to, sub)
 		return sub + 1, nil
 	}
 	room -= partRoom
@@ -261,6 +278,7 @@ func (x *encoder) split(o *outgoing, to *target, sub uint16) (next uint16, err e
 		x.s.buf = strconv.AppendInt(append(x.s.buf, '/'), int64(n), 10)
 		text := x.s.buf[start:len(x.s.buf):len(x.s.buf)]
 		x.put(o, to, x.s.buf[at:end:end], sub+uint16(i), sink.Header{Name: partHeader, Value: text})
+		x.keep(o, to, sub+uint16(i))
 	}
 	return sub + uint16(n), nil
 }
@@ -286,6 +304,7 @@ func (x *encoder) stub(o *outgoing, size int, sum []byte) error {
 	}
 	x.s.buf = buf
 	x.put(o, o.to, buf[start:len(buf):len(buf)], o.sub, sink.Header{Name: stubHeader, Value: sum})
+	x.keep(o, o.to, o.sub)
 	return nil
 }
 

@@ -24,9 +24,10 @@ type plan struct {
 // target is a topic that messages go to.
 type target struct {
 	topic      string
-	partitions int32 // 0: the sink has none
-	home       int32 // partition of rows without key
-	limit      int   // largest sink.Message.Framed; 0: none that is decided by
+	partitions int32    // 0: the sink has none
+	home       int32    // partition of rows without key
+	present    *present // what it holds that is not to be sent; nil: nothing is known
+	limit      int      // largest sink.Message.Framed; 0: none that is decided by
 }
 
 // maxPlans bounds the bytes of the plans kept and of their tables (I9). A server with more tables in use than that
@@ -43,7 +44,8 @@ type planner struct {
 	pins  map[string]target                                  // topics resolved in this session, without home
 	pin   func(topic string, n int32) error                  // remembers a topic's number in the state, or reports that it changed
 	count func(ctx context.Context, t string) (int32, error) // asks the sink
-	limit func(ctx context.Context, t string) (int, error)   // returns the topic's limit, as remembered in the state; nil: nothing is decided by it
+	find  func(ctx context.Context, t string, n int32) (*present, error)
+	limit func(ctx context.Context, t string) (int, error) // returns the topic's limit, as remembered in the state; nil: nothing is decided by it
 }
 
 // of returns the plan of a table. It may wait for the broker, until ctx ends.
@@ -126,6 +128,9 @@ func (p *planner) resolve(ctx context.Context, topic string, limit int) (target,
 		}
 	}
 	t := target{topic: topic, partitions: n, limit: limit}
+	if t.present, err = p.find(ctx, topic, n); err != nil {
+		return target{}, err
+	}
 	p.pins[topic] = t
 	return t, nil
 }

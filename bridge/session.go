@@ -632,6 +632,7 @@ func (s *session) acknowledge(ctx context.Context) error {
 			bug(err)
 		}
 		s.b.acked(last, version)
+		s.b.reconciled(ctx)
 		signal(s.room)
 	}
 }

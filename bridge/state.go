@@ -37,6 +37,7 @@ type State struct {
 	Recipe      json.RawMessage  `json:"recipe,omitempty"`     // that Fingerprint is of, for ParseRecipe; none for MovedFingerprint
 	Clean       bool             `json:"clean,omitempty"`      // nothing was sent after the cursor: no replay must equal what was sent
 	Limits      map[string]int   `json:"limits,omitempty"`     // largest message of each topic as it was then, where Options.Oversize asks for it; likewise
+	Reconciling *Reconcile       `json:"reconcile,omitempty"`  // what is replayed is compared with what the topics hold; nil: it is not
 	Sink        []byte           `json:"sink,omitempty"`       // the sink's own state, opaque to the bridge
 }
 
@@ -122,4 +123,6 @@ func (s *State) follow(r *Recipe) {
 }
 
 // Moved makes the state one of a cursor that was moved by hand: the next start begins a new epoch.
-func (s *State) Moved() { s.Fingerprint, s.Recipe, s.Clean = MovedFingerprint, nil, false }
+func (s *State) Moved() {
+	s.Fingerprint, s.Recipe, s.Clean, s.Reconciling = MovedFingerprint, nil, false, nil
+}

@@ -22,6 +22,9 @@ type Stored struct {
 type Reader interface {
 	Sink
 
+	// KeepsReadable says whether the sink, as it is configured, can read back; if not, ReadBack is not called.
+	KeepsReadable() bool
+
 	// ReadBack tells each message of a partition, up to the one that is the last when it begins, in order; those that the
 	// sink has sent under the state that it was restored with may be left out. It retries until ctx ends, telling messages again
 	// then. An error of visit ends it. An error that is permanent says that reading is not possible.
