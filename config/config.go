@@ -239,6 +239,9 @@ func (c *Config) setDefaults() {
 		def(&d.Source.DialTimeout, Duration(10*time.Second))
 		for j := range d.Sinks {
 			d.Sinks[j].setDefaults()
+			if k := d.Sinks[j].Kafka; k != nil && k.Delivery == "transactional" {
+				def(&k.MaxTransactionBytes, min(d.Sinks[j].Window, d.Ring.Bytes)/2)
+			}
 		}
 	}
 	c.setMaxEvents()
@@ -270,7 +273,6 @@ func (s *Sink) setDefaults() {
 		def(&k.RequestTimeout, Duration(30*time.Second))
 		if k.Delivery == "transactional" {
 			def(&k.CommitInterval, Duration(20*time.Millisecond))
-			def(&k.MaxTransactionBytes, s.Window/2)
 			def(&k.TransactionTimeout, Duration(time.Minute))
 		}
 	}
