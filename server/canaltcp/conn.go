@@ -1,0 +1,370 @@
+package canaltcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/binlogmq/binlogmq/internal/canalfilter"
+	"github.com/binlogmq/binlogmq/internal/canalwire"
+	"github.com/binlogmq/binlogmq/server"
+)
+
+// errReadEnded is why a connection's context ends when its client has gone.
+var errReadEnded = errors.New("client has closed the connection")
+
+// packet is a request as it was read.
+type packet struct {
+	typ  int
+	body []byte
+}
+
+// conn is one client's connection. It belongs to the goroutine that handles requests.
+type conn struct {
+	s    *Server
+	n    net.Conn
+	log  *slog.Logger
+	used map[server.Identity]bool // attached
+	idle time.Duration
+	out  []byte // the packet being written
+}
+
+// read hands on requests until the connection ends, and so notices while a get
+// waits that nobody waits for its answer.
+func (c *conn) read(ctx context.Context, packets chan<- packet, cancel context.CancelCauseFunc) {
+	for {
+		typ, body, err := canalwire.ReadPacket(c.n, maxRequest)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+				err = fmt.Errorf("%w: %w", errReadEnded, err)
+			} else {
+				err = errReadEnded
+			}
+			cancel(err)
+			return
+		}
+		select {
+		case packets <- packet{typ, body}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next waits for a request, no longer than d.
+func (c *conn) next(ctx context.Context, packets <-chan packet, d time.Duration) (packet, error) {
+	_ = c.n.SetReadDeadline(time.Now().Add(d))
+	select {
+	case p := <-packets:
+		// While it is carried out, silence is what the protocol demands.
+		_ = c.n.SetReadDeadline(time.Time{})
+		return p, nil
+	case <-ctx.Done():
+		return packet{}, ctx.Err()
+	}
+}
+
+// handle greets the client, lets it log in and carries out its requests, one after the other.
+func (c *conn) handle(ctx context.Context, packets <-chan packet) error {
+	seed := newSeed()
+	if err := c.write(appendHandshake(c.out[:0], seed)); err != nil {
+		return err
+	}
+	p, err := c.next(ctx, packets, loginTimeout)
+	if err != nil {
+		return err
+	}
+	if err := c.login(ctx, p, seed); err != nil {
+		return err
+	}
+	for {
+		p, err := c.next(ctx, packets, c.idle)
+		if err != nil {
+			return err
+		}
+		c.s.requests.Add(1)
+		if err := c.request(ctx, p); err != nil {
+			return err
+		}
+	}
+}
+
+// login answers a login; an error closes the connection.
+func (c *conn) login(ctx context.Context, p packet, seed []byte) error {
+	refuse := func(why string) error {
+		c.s.refused.Add(1)
+		_ = c.write(appendAck(c.out[:0], codeFailed, why))
+		return fmt.Errorf("login refused: %s", why)
+	}
+	if p.typ != canalwire.Authentication {
+		return refuse("log in first")
+	}
+	l, err := parseLogin(p.body)
+	if err != nil {
+		return err
+	}
+	if o := &c.s.o; o.User != "" {
+		known := subtle.ConstantTimeCompare([]byte(l.user), []byte(o.User)) == 1
+		ok := canalwire.CheckScramble(c.s.hash, seed, l.password)
+		if o.AllowClearText {
+			ok = canalwire.CheckClear(c.s.hash, l.password) || ok
+		}
+		if !known || !ok {
+			// Nobody is told which of the two was wrong.
+			return refuse("user or password is wrong" + hintClearText(o.AllowClearText, l.password))
+		}
+	}
+	if ms := max(l.readTimeout, l.writeTimeout); ms > 0 {
+		c.idle = time.Duration(ms) * time.Millisecond
+	}
+	if l.destination != "" && l.client != "" {
+		if err := c.subscribe(ctx, request{destination: l.destination, client: l.client, filter: l.filter}); err != nil {
+			return refuse(err.Error())
+		}
+	}
+	return c.write(appendAck(c.out[:0], 0, ""))
+}
+
+// hintClearText says what may be wrong with a password that is no scramble.
+func hintClearText(allowed bool, password []byte) string {
+	if allowed || len(bytes.TrimLeft(password, "0123456789abcdefABCDEF")) == 0 {
+		return ""
+	}
+	return " (it was sent in clear text, which is off: canal.allow_clear_text)"
+}
+
+// request carries out one request; an error closes the connection.
+func (c *conn) request(ctx context.Context, p packet) error {
+	switch p.typ {
+	case canalwire.Subscription, canalwire.Unsubscription, canalwire.Get, canalwire.ClientAck, canalwire.ClientRollback:
+	default:
+		return c.fail(codeFailed, fmt.Errorf("packet type %d is not supported", p.typ))
+	}
+	r, err := parseRequest(p.typ, p.body)
+	if err != nil {
+		return err
+	}
+	silent := p.typ == canalwire.ClientAck || p.typ == canalwire.ClientRollback
+	id, err := identity(r)
+	if err != nil {
+		if silent {
+			return err
+		}
+		return c.fail(codeIncomplete, err)
+	}
+	switch p.typ {
+	case canalwire.Subscription:
+		if err := c.subscribe(ctx, r); err != nil {
+			return c.fail(codeFailed, err)
+		}
+		return c.write(appendAck(c.out[:0], 0, ""))
+	case canalwire.Unsubscription:
+		if err := c.unsubscribe(ctx, id); err != nil {
+			return c.fail(codeFailed, err)
+		}
+		return c.write(appendAck(c.out[:0], 0, ""))
+	case canalwire.Get:
+		return c.get(ctx, id, r)
+	case canalwire.ClientAck:
+		if r.batch == server.NoBatch {
+			return nil
+		}
+		if err := c.resume(ctx, id); err != nil {
+			return err
+		}
+		return c.s.o.Upstream.Ack(ctx, id, r.batch, nil)
+	}
+	// Clients roll back before they subscribe; there is nothing to roll back then.
+	if err := c.resume(ctx, id); err != nil {
+		c.log.Debug("canal: rollback ignored", "destination", id.Destination, "error", err)
+		return nil
+	}
+	if r.batch == 0 {
+		return c.s.o.Upstream.Rollback(ctx, id)
+	}
+	return c.s.o.Upstream.RollbackTo(ctx, id, r.batch)
+}
+
+// fail answers a request that was refused; the connection stays.
+func (c *conn) fail(code int32, err error) error {
+	c.log.Warn("canal: request refused", "error", err)
+	return c.write(appendAck(c.out[:0], code, err.Error()))
+}
+
+// identity is whom a request is about.
+func identity(r request) (server.Identity, error) {
+	if r.destination == "" || r.client == "" {
+		return server.Identity{}, errors.New("destination or client id is missing")
+	}
+	if _, err := strconv.ParseInt(r.client, 10, 16); err != nil {
+		return server.Identity{}, fmt.Errorf("client id %q is not a number from -32768 to 32767", r.client)
+	}
+	return server.Identity{Destination: r.destination, Client: r.client}, nil
+}
+
+func (c *conn) subscribe(ctx context.Context, r request) error {
+	id, err := identity(r)
+	if err != nil {
+		return err
+	}
+	f, err := canalfilter.New(r.filter)
+	if err != nil {
+		return fmt.Errorf("filter of client %s: %w", id, err)
+	}
+	return c.use(ctx, id, r.filter, f)
+}
+
+// use subscribes, and notes that this connection does.
+func (c *conn) use(ctx context.Context, id server.Identity, filter string, m server.Matcher) error {
+	first := !c.used[id]
+	if first {
+		// Before Subscribe, lest another connection that ends meanwhile disconnect what we got.
+		c.s.attach(id)
+		c.used[id] = true
+	}
+	err := c.s.o.Upstream.Subscribe(ctx, id, filter, server.WithMatcher(m), server.WithWholeTransaction())
+	if err != nil && first {
+		c.letGo(id)
+	}
+	return err
+}
+
+// letGo ends the connection's use of a subscription.
+func (c *conn) letGo(id server.Identity) {
+	delete(c.used, id)
+	if err := c.s.detach(id); err != nil {
+		c.log.Warn("canal: subscription left", "destination", id.Destination, "client", id.Client, "error", err)
+	}
+}
+
+// resume takes up a subscription that an earlier connection left.
+func (c *conn) resume(ctx context.Context, id server.Identity) error {
+	if c.used[id] {
+		return nil
+	}
+	all, err := c.s.o.Upstream.ListSubscriptions(ctx, id.Destination)
+	if err != nil {
+		return err
+	}
+	for _, info := range all {
+		if info.Identity == id {
+			f, err := canalfilter.New(info.Filter)
+			if err != nil {
+				return fmt.Errorf("filter of client %s: %w", id, err)
+			}
+			return c.use(ctx, id, info.Filter, f)
+		}
+	}
+	return fmt.Errorf("client %s: %w", id, server.ErrNotSubscribed)
+}
+
+func (c *conn) unsubscribe(ctx context.Context, id server.Identity) error {
+	err := c.s.o.Upstream.Unsubscribe(ctx, id)
+	if errors.Is(err, server.ErrNotSubscribed) {
+		return nil
+	}
+	return err
+}
+
+// get answers a get.
+func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
+	if err := c.resume(ctx, id); err != nil {
+		return c.fail(codeFailed, err)
+	}
+	call := c.s.o.Upstream.GetWithoutAck
+	if r.autoAck {
+		call = c.s.o.Upstream.Get
+	}
+	b, err := call(ctx, id, c.s.size(r.size), wait(r.timeout, r.unit))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, server.ErrNotSubscribed), errors.Is(err, server.ErrOutstanding):
+		return c.fail(codeFailed, err)
+	case err != nil:
+		return err
+	}
+	weight := int64(0)
+	for _, e := range b.Events {
+		weight += int64(e.Size)
+	}
+	weight = min(4*weight, c.s.o.Memory)
+	if err := c.s.memory.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	defer c.s.memory.Release(weight)
+	c.out = beginMessages(c.out, b.ID)
+	for _, e := range b.Events {
+		at := len(c.out) + 1
+		out, err := c.s.o.Encoder.AppendEntry(appendLength(append(c.out, messagesEntry)), e)
+		if err != nil {
+			return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
+		}
+		putLength(out, at)
+		c.out = out
+	}
+	err = c.write(endMessages(c.out))
+	if cap(c.out) > keepOut {
+		c.out = nil
+	}
+	return err
+}
+
+// keepOut is how large a buffer a connection keeps.
+const keepOut = 1 << 20
+
+// size is what a get's size means. Canal's clients send 1000 when they are told nothing.
+func (s *Server) size(n int32) server.Size {
+	if n <= 0 {
+		n = 1000
+	}
+	if s.o.MemoryUnit < 0 {
+		return server.Size{Events: int(n), Bytes: MaxBatchBytes}
+	}
+	return server.Size{Bytes: min(int64(n)*s.o.MemoryUnit, MaxBatchBytes)}
+}
+
+// units are what a get's timeout may be counted in: java.util.concurrent.TimeUnit.
+var units = [...]time.Duration{time.Nanosecond, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
+
+// wait is what a get's timeout means: below zero what is there, zero until the batch is full.
+func wait(timeout int64, unit int32) server.Wait {
+	switch {
+	case timeout < 0:
+		return server.NoWait
+	case timeout == 0:
+		return server.WaitFull
+	}
+	u := time.Millisecond
+	if unit >= 0 && int(unit) < len(units) {
+		u = units[unit]
+	}
+	const longest = 365 * 24 * time.Hour
+	if timeout > int64(longest/u) {
+		return server.WaitAtMost(longest)
+	}
+	return server.WaitAtMost(time.Duration(timeout) * u)
+}
+
+// write sends a packet in one piece: some clients take what one read gives for a packet. A client that
+// does not read is given up.
+func (c *conn) write(p []byte) error {
+	_ = c.n.SetWriteDeadline(time.Now().Add(30*time.Second + time.Duration(len(p)>>18)*time.Second))
+	n, err := c.n.Write(p)
+	c.s.bytes.Add(int64(n))
+	return err
+}
+
+// leave lets go of the connection's subscriptions.
+func (c *conn) leave() {
+	for id := range c.used {
+		c.letGo(id)
+	}
+}

@@ -1,0 +1,584 @@
+package canaltcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/client"
+	"github.com/binlogmq/binlogmq/codec/canaljson"
+	"github.com/binlogmq/binlogmq/codec/canalpb"
+	"github.com/binlogmq/binlogmq/codec/codectest"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/canalwire"
+	"github.com/binlogmq/binlogmq/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// history is a source of transactions of one row each, numbered from 1.
+type history struct {
+	table, other *event.Table
+
+	mu   sync.Mutex
+	n    int64
+	more chan struct{} // closed when n rises
+	err  error
+}
+
+func newHistory(t *testing.T) *history {
+	h := &history{table: codectest.Shop(t), more: make(chan struct{})}
+	other := *codectest.Shop(t)
+	other.Name = "other"
+	h.other = codectest.Compile(t, &other)
+	return h
+}
+
+// write adds transactions; every second one is of the other table.
+func (h *history) write(n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.n += n
+	close(h.more)
+	h.more = make(chan struct{})
+}
+
+func (h *history) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+	close(h.more)
+	h.more = make(chan struct{})
+}
+
+func (h *history) Start(context.Context) (event.Cursor, error) {
+	return event.Cursor{Position: event.Position{File: "f", Offset: 4}}, nil
+}
+
+func (h *history) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	for done := from.Ordinal / 2; ; {
+		h.mu.Lock()
+		n, more, err := h.n, h.more, h.err
+		h.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		for ; done < n; done++ {
+			if err := put(ctx, h.transaction(done)); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (h *history) transaction(n int64) []*event.Event {
+	txn := *codectest.Txn
+	txn.GTID.Seq = uint64(n + 1)
+	at := uint64(100 * (n + 1))
+	tab := h.table
+	if n%2 == 1 {
+		tab = h.other
+	}
+	rows := codectest.Event(tab, nil, []codectest.Cell{codectest.V(codectest.Le(n+1, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null})
+	rows.Ordinal, rows.Txn, rows.File, rows.Start, rows.Next, rows.Size, rows.Last = 2*n+1, &txn, "f", at+10, at+20, 500, true
+	return []*event.Event{
+		{Kind: event.Begin, Txn: &txn, File: "f", Start: at, Next: at + 10, Size: 100},
+		rows,
+		{Kind: event.End, Txn: &txn, File: "f", Start: at + 20, Next: at + 30, Ordinal: 2*n + 2, Index: 1, XID: uint64(n), Size: 100},
+	}
+}
+
+type rig struct {
+	t       *testing.T
+	h       *history
+	s       *server.Server
+	tcp     *Server
+	address string
+}
+
+func newRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, h: newHistory(t), s: server.New(server.Options{SaveInterval: time.Second})}
+	keys, err := canaljson.New(canaljson.Options{})
+	r.must(err)
+	encoder, err := canalpb.New(canalpb.Options{}, keys)
+	r.must(err)
+	o.Upstream, o.Encoder = r.s, encoder
+	r.tcp, err = New(o)
+	r.must(err)
+	r.must(r.s.AddDestination("shop", r.h, server.DestinationOptions{}))
+	r.must(r.s.Start(t.Context(), "shop"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r.must(err)
+	r.address = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- r.tcp.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if n := r.tcp.Status().Connections; n != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+		if err := r.s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) client(id int16, user, password string) *client.TCP {
+	r.t.Helper()
+	c, err := client.NewTCP(client.TCPOptions{Address: r.address, Destination: "shop", ClientID: id, User: user, Password: password})
+	r.must(err)
+	r.t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+	return c
+}
+
+func (r *rig) connect(id int16, filter string) *client.TCP {
+	r.t.Helper()
+	c := r.client(id, "", "")
+	r.must(c.Connect(r.t.Context()))
+	r.must(c.Subscribe(r.t.Context(), filter))
+	return c
+}
+
+// ids are the rows of a message.
+func (r *rig) ids(m *client.Message) (ids []string) {
+	r.t.Helper()
+	for _, raw := range m.Entries {
+		e, err := client.ParseEntry(raw)
+		r.must(err)
+		if e.Type != client.RowData {
+			continue
+		}
+		c, err := client.ParseRowChange(e.Store)
+		r.must(err)
+		for _, row := range c.Rows {
+			ids = append(ids, row.After[0].Value)
+		}
+	}
+	return ids
+}
+
+// collect gets and acknowledges until n rows are there.
+func (r *rig) collect(c client.Connector, n int) (ids []string) {
+	r.t.Helper()
+	for len(ids) < n {
+		m, err := c.Get(r.t.Context(), 1, client.Wait(50*time.Millisecond))
+		r.must(err)
+		ids = append(ids, r.ids(m)...)
+	}
+	return ids
+}
+
+func sequence(from, to, step int) (ids []string) {
+	for i := from; i <= to; i += step {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	return ids
+}
+
+func equal(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if strings.Join(got, ",") != strings.Join(want, ",") {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestConsume: two clients with filters of their own see all that is theirs, in order, each with its own cursor.
+func TestConsume(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.connect(1001, ""), r.connect(1002, `shop\.other`)
+	r.h.write(100)
+	equal(t, "all tables", r.collect(a, 100), sequence(1, 100, 1))
+	equal(t, "one table", r.collect(b, 50), sequence(2, 100, 2))
+	for {
+		m, err := a.Get(t.Context(), 0, client.NoWait)
+		r.must(err)
+		if m.ID == client.NoBatch {
+			if len(m.Entries) != 0 {
+				t.Errorf("no batch has %d entries", len(m.Entries))
+			}
+			break
+		}
+		equal(t, "behind the last row", r.ids(m), nil) // ends of transactions
+	}
+}
+
+// TestRollback: what was not acknowledged comes again, after a rollback and after a lost connection (I1, I2).
+func TestRollback(t *testing.T) {
+	r := newRig(t, Options{MemoryUnit: -1})
+	r.h.write(10)
+	c := r.connect(1001, "")
+	get := func(n int) *client.Message {
+		t.Helper()
+		m, err := c.GetWithoutAck(t.Context(), 3*n, client.WaitFull)
+		r.must(err)
+		return m
+	}
+	one, two, three := get(1), get(1), get(1)
+	equal(t, "third", r.ids(three), []string{"3"})
+	r.must(c.Ack(t.Context(), one.ID))
+	r.must(c.RollbackTo(t.Context(), three.ID))
+	again := get(1)
+	equal(t, "third again", r.ids(again), []string{"3"})
+	if again.ID == three.ID {
+		t.Error("a batch id is used again")
+	}
+	r.must(c.Ack(t.Context(), two.ID))
+	r.must(c.Rollback(t.Context()))
+	equal(t, "after a rollback", r.ids(get(2)), []string{"3", "4"})
+	// Without a word: the connection is lost.
+	other := r.client(1001, "", "")
+	r.must(other.Connect(t.Context()))
+	m, err := other.GetWithoutAck(t.Context(), 6, client.WaitFull) // the subscription is taken up with its filter
+	r.must(err)
+	equal(t, "another connection", r.ids(m), []string{"3", "4"})
+	r.must(other.Unsubscribe(t.Context()))
+	if _, err := other.GetWithoutAck(t.Context(), 1, client.NoWait); !errors.Is(err, client.ErrRefused) {
+		t.Errorf("a get after unsubscribing: %v", err)
+	}
+}
+
+// TestWrongAck: a failed ack is not answered, for the answer would be taken for that of the next
+// get; the connection ends, and nothing is acknowledged (I1).
+func TestWrongAck(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(4)
+	for _, wrong := range []int64{999, 0, -5} {
+		c := r.connect(1001, "")
+		m, err := c.GetWithoutAck(t.Context(), 1, client.WaitFull)
+		r.must(err)
+		if ids := r.ids(m); ids[0] != "1" {
+			t.Errorf("begins with %v", ids)
+		}
+		r.must(c.Ack(t.Context(), wrong))
+		if m, err := c.GetWithoutAck(t.Context(), 1, client.NoWait); !errors.Is(err, client.ErrNotConnected) {
+			t.Errorf("ack of %d: the next get gives %v, %v", wrong, m, err)
+		}
+	}
+	c := r.connect(1001, "")
+	r.must(c.Ack(t.Context(), client.NoBatch)) // what clients send for an empty batch
+	if _, err := c.GetWithoutAck(t.Context(), 1, client.NoWait); err != nil {
+		t.Errorf("ack of no batch: %v", err)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		o              Options
+		user, password string
+		clear          bool
+		want           bool
+	}{
+		{"nobody asks", Options{}, "", "", false, true},
+		{"nobody asks, and somebody answers", Options{}, "canal", "x", false, true},
+		{"right", Options{User: "canal", Password: "secret"}, "canal", "secret", false, true},
+		{"hashed in the configuration", Options{User: "canal", Password: canalwire.HashPassword("secret")}, "canal", "secret", false, true},
+		{"wrong password", Options{User: "canal", Password: "secret"}, "canal", "Secret", false, false},
+		{"wrong user", Options{User: "canal", Password: "secret"}, "root", "secret", false, false},
+		{"nothing", Options{User: "canal", Password: "secret"}, "", "", false, false},
+		{"clear text, off", Options{User: "canal", Password: "secret"}, "canal", "secret", true, false},
+		{"clear text, on", Options{User: "canal", Password: "secret", AllowClearText: true}, "canal", "secret", true, true},
+		{"clear text, wrong", Options{User: "canal", Password: "secret", AllowClearText: true}, "canal", "secret ", true, false},
+		{"scramble where clear text is on", Options{User: "canal", Password: "secret", AllowClearText: true}, "canal", "secret", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.o)
+			if !c.clear {
+				err := r.client(1001, c.user, c.password).Connect(t.Context())
+				if (err == nil) != c.want || err != nil && !errors.Is(err, client.ErrRefused) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			n := r.dial()
+			r.send(n, canalwire.Authentication, 1, c.user, 2, c.password)
+			_, body, err := canalwire.ReadPacket(n, maxRequest)
+			r.must(err)
+			if ok := len(body) == 0; ok != c.want {
+				t.Errorf("answer %q", body)
+			}
+			if bytes.Contains(body, []byte(c.password)) {
+				t.Error("the answer holds the password")
+			}
+			if !c.want {
+				closed(t, n)
+			}
+		})
+	}
+	for _, o := range []Options{{User: "canal"}, {Password: "x"}} {
+		o.Upstream, o.Encoder = (*server.Server)(nil), &canalpb.Codec{}
+		if _, err := New(o); err == nil {
+			t.Errorf("accepted: user %q, password %q", o.User, o.Password)
+		}
+	}
+}
+
+// dial connects and reads the handshake.
+func (r *rig) dial() net.Conn {
+	r.t.Helper()
+	n, err := net.Dial("tcp", r.address)
+	r.must(err)
+	r.t.Cleanup(func() { _ = n.Close() })
+	r.must(n.SetDeadline(time.Now().Add(time.Minute)))
+	typ, body, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	if typ != canalwire.Handshake || len(body) == 0 {
+		r.t.Fatalf("greeted by type %d, %q", typ, body)
+	}
+	return n
+}
+
+// send sends a packet of fields: a number and its value, a string or a number.
+func (r *rig) send(n net.Conn, typ int, fields ...any) {
+	r.t.Helper()
+	var body []byte
+	for i := 0; i < len(fields); i += 2 {
+		tag := byte(fields[i].(int)) << 3
+		switch v := fields[i+1].(type) {
+		case string:
+			body = append(append(body, tag|2, byte(len(v))), v...)
+		case int:
+			body = append(body, tag, byte(v))
+		}
+	}
+	_, err := n.Write(canalwire.AppendPacket(nil, typ, false, body))
+	r.must(err)
+}
+
+func closed(t *testing.T, n net.Conn) {
+	t.Helper()
+	if b, err := io.ReadAll(n); len(b) > 0 || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("instead of the end came %q, %v", b, err)
+	}
+}
+
+// TestHabits: what the clients of other languages do.
+func TestHabits(t *testing.T) {
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	r.h.write(3)
+	n := r.dial()
+	r.send(n, canalwire.Authentication, 1, "", 2, "", 5, "shop", 6, "7", 7, `shop\..*`) // subscribes with the login
+	answer := func(want int) []byte {
+		t.Helper()
+		typ, body, err := canalwire.ReadPacket(n, maxRequest)
+		r.must(err)
+		if typ != want {
+			t.Fatalf("answer of type %d (%q), want %d", typ, body, want)
+		}
+		return body
+	}
+	if b := answer(canalwire.Ack); len(b) != 0 {
+		t.Fatalf("login: %q", b)
+	}
+	// A rollback before the subscription of another client is ignored, and not answered.
+	r.send(n, canalwire.ClientRollback, 1, "shop", 2, "8", 3, 0)
+	r.send(n, canalwire.ClientAck, 1, "shop", 2, "7", 3, 0x7f)
+	closed(t, n)
+
+	n = r.dial()
+	r.send(n, canalwire.Authentication)
+	answer(canalwire.Ack)
+	r.send(n, canalwire.ClientRollback, 1, "shop", 2, "7") // rolls back before it subscribes
+	r.send(n, canalwire.Subscription, 1, "shop", 2, "7", 7, "")
+	if b := answer(canalwire.Ack); len(b) != 0 {
+		t.Fatalf("subscription: %q", b)
+	}
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 100) // no timeout, no unit
+	if b := answer(canalwire.Messages); !bytes.Contains(b, []byte("item")) {
+		t.Errorf("messages: %q", b)
+	}
+	for _, c := range []struct {
+		what   string
+		typ    int
+		fields []any
+	}{
+		{"no destination", canalwire.Subscription, []any{2, "7"}},
+		{"no client", canalwire.Get, []any{1, "shop"}},
+		{"a client id that is no number", canalwire.Subscription, []any{1, "shop", 2, "x"}},
+		{"a client id that is too large", canalwire.Subscription, []any{1, "shop", 2, "40000"}},
+		{"an unknown destination", canalwire.Subscription, []any{1, "none", 2, "7"}},
+		{"a get from one", canalwire.Get, []any{1, "none", 2, "7"}},
+		{"a get without a subscription", canalwire.Get, []any{1, "shop", 2, "99"}},
+		{"a filter that cannot be read", canalwire.Subscription, []any{1, "shop", 2, "7", 7, "("}},
+		{"a heartbeat", 11, nil},
+		{"a packet type that is none", 99, nil},
+	} {
+		r.send(n, c.typ, c.fields...)
+		if b := answer(canalwire.Ack); len(b) == 0 {
+			t.Errorf("%s is accepted", c.what)
+		}
+	}
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 4, 1, 5, 2)
+	answer(canalwire.Messages)
+}
+
+// TestGone: a client that leaves while its get waits is let go at once, and holds nobody up.
+func TestGone(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.connect(1001, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.GetWithoutAck(ctx, 0, client.WaitFull)
+		done <- err
+	}()
+	for r.tcp.Status().Requests < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the get ended with %v", err)
+	}
+	for {
+		status := r.s.Status()[0]
+		if len(status.Subscriptions) == 0 && r.tcp.Status().Connections == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestSourceFails: when reading has stopped, a client's connection ends; it is not told that there is nothing (I3).
+func TestSourceFails(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.connect(1001, "")
+	r.h.fail(errors.New("table shop.item: unknown column type 200"))
+	for {
+		m, err := c.GetWithoutAck(t.Context(), 0, client.NoWait)
+		if err != nil {
+			if !errors.Is(err, client.ErrNotConnected) {
+				t.Error(err)
+			}
+			return
+		}
+		if m.ID != client.NoBatch {
+			t.Fatalf("batch %d", m.ID)
+		}
+	}
+}
+
+// TestHostile: whatever some clients send, another one is served (I9).
+func TestHostile(t *testing.T) {
+	r := newRig(t, Options{MaxConnections: 50})
+	good := r.connect(1001, "")
+	var open []net.Conn
+	for i, p := range [][]byte{
+		{0xff, 0xff, 0xff, 0xff},
+		{0, 0x10, 0, 0, 1},
+		{0, 0, 0, 3, 0x2a, 0xff, 0xff},
+		[]byte("GET / HTTP/1.1\r\n\r\n"),
+		{0, 0, 0, 0},
+		bytes.Repeat([]byte{0}, 1000),
+		canalwire.AppendPacket(nil, canalwire.Get, false, []byte("\x0a\x04shop\x12\x041001")), // before the login
+		canalwire.AppendPacket(nil, canalwire.Authentication, false, []byte{0x0a, 0xff}),
+	} {
+		n := r.dial()
+		open = append(open, n)
+		if _, err := n.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			_ = n.(*net.TCPConn).CloseWrite()
+		}
+	}
+	for range 100 { // more than are let in
+		n, err := net.Dial("tcp", r.address)
+		r.must(err)
+		open = append(open, n)
+	}
+	r.h.write(200)
+	equal(t, "the good one", r.collect(good, 200), sequence(1, 200, 1))
+	for _, n := range open {
+		_ = n.Close()
+	}
+	if r.tcp.Status().Refused == 0 {
+		t.Error("no connection was refused")
+	}
+}
+
+// TestLazy: a destination is read from the first subscription on.
+func TestLazy(t *testing.T) {
+	r := newRig(t, Options{})
+	if s := r.s.Status()[0].State; s != server.Idle {
+		t.Errorf("state %s without a client", s)
+	}
+	r.h.write(1)
+	equal(t, "rows", r.collect(r.connect(1001, ""), 1), []string{"1"})
+}
+
+func TestEmbedded(t *testing.T) {
+	r := newRig(t, Options{})
+	keys, err := canaljson.New(canaljson.Options{})
+	r.must(err)
+	encoder, err := canalpb.New(canalpb.Options{}, keys)
+	r.must(err)
+	c := client.NewEmbedded(r.s, server.Identity{Destination: "shop", Client: "5"}, encoder)
+	if err := c.Subscribe(t.Context(), ""); !errors.Is(err, client.ErrNotConnected) {
+		t.Error(err)
+	}
+	r.must(c.Connect(t.Context()))
+	r.must(c.Subscribe(t.Context(), `shop\.item`))
+	r.h.write(10)
+	equal(t, "rows", r.collect(c, 5), sequence(1, 10, 2))
+	r.must(c.Disconnect(t.Context()))
+	r.must(c.Connect(t.Context()))
+	r.h.write(2)
+	equal(t, "rows after a pause", r.collect(c, 1), []string{"11"})
+	r.must(c.Unsubscribe(t.Context()))
+	r.must(c.Disconnect(t.Context()))
+}
+
+func TestWait(t *testing.T) {
+	for _, c := range []struct {
+		timeout int64
+		unit    int32
+		want    server.Wait
+	}{
+		{-1, 2, server.NoWait}, {-1, -1, server.NoWait}, {0, 2, server.WaitFull}, {5, 2, server.WaitAtMost(5 * time.Millisecond)},
+		{5, 3, server.WaitAtMost(5 * time.Second)}, {5, 6, server.WaitAtMost(120 * time.Hour)}, {5, 7, server.WaitAtMost(5 * time.Millisecond)},
+		{5, -1, server.WaitAtMost(5 * time.Millisecond)}, {1 << 62, 6, server.WaitAtMost(365 * 24 * time.Hour)},
+	} {
+		if got := wait(c.timeout, c.unit); got != c.want {
+			t.Errorf("%d of unit %d: %v, want %v", c.timeout, c.unit, got, c.want)
+		}
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(6, []byte("\x0a\x04shop\x12\x041001\x18\x01"))
+	f.Fuzz(func(t *testing.T, typ int, b []byte) {
+		if r, err := parseRequest(typ, b); err == nil {
+			_, _ = identity(r)
+			_ = wait(r.timeout, r.unit)
+		}
+		_, _ = parseLogin(b)
+	})
+}
