@@ -79,7 +79,8 @@ func (c *conn) offsets(ctx context.Context, isolation int8, timestamp int64, lan
 			}
 			delete(index, id)
 			n++
-			if p.ErrorCode == codeNoError && p.Offset < 0 {
+			// No message is as young as a time asked for: then there is none.
+			if p.ErrorCode == codeNoError && p.Offset < 0 && timestamp < 0 {
 				return fmt.Errorf("kafka: broker %s: a ListOffsets answer holds no offset for %s/%d", c.addr, t.Topic, p.Partition)
 			}
 			each(i, p.Offset, p.ErrorCode)
@@ -264,29 +265,9 @@ func lastMark(raw []byte) (seq int64, sub uint16, ok bool, err error) {
 // lastRecord finds the last record of a batch; the reader stands before its key. found is false in a batch that
 // compaction has emptied.
 func lastRecord(raw []byte) (rec recordReader, found, control bool, err error) {
-	be := binary.BigEndian
-	if len(raw) < batchHeaderLen {
-		return rec, false, false, errShortResponse
-	}
-	attr, n := be.Uint16(raw[batchAttrAt:]), int32(be.Uint32(raw[57:]))
-	control = attr&attrControl != 0
-	if n <= 0 {
-		return rec, false, control, nil
-	}
-	body := raw[batchHeaderLen:]
-	if codec := compress.Compression(attr & 7); codec != compress.None {
-		c := codec.Codec()
-		if c == nil {
-			return rec, false, control, fmt.Errorf("kafka: a batch has compression %d, which is not known", attr&7)
-		}
-		d := c.NewReader(bytes.NewReader(body))
-		body, err = io.ReadAll(io.LimitReader(d, maxUnpacked+1))
-		if e := d.Close(); err == nil {
-			err = e
-		}
-		if err != nil || len(body) > maxUnpacked {
-			return rec, false, control, err
-		}
+	body, n, control, err := unpack(raw)
+	if err != nil || n == 0 {
+		return rec, false, control, err
 	}
 	r := recordReader{b: body}
 	for range n {
@@ -299,6 +280,37 @@ func lastRecord(raw []byte) (rec recordReader, found, control bool, err error) {
 	rec.varint()
 	rec.varint()
 	return rec, true, control, nil
+}
+
+// unpack returns the records of a batch and their number, which is 0 if compaction has emptied it.
+func unpack(raw []byte) (body []byte, n int32, control bool, err error) {
+	be := binary.BigEndian
+	if len(raw) < batchHeaderLen {
+		return nil, 0, false, errShortResponse
+	}
+	attr := be.Uint16(raw[batchAttrAt:])
+	control = attr&attrControl != 0
+	if n = int32(be.Uint32(raw[57:])); n <= 0 {
+		return nil, 0, control, nil
+	}
+	body = raw[batchHeaderLen:]
+	codec := compress.Compression(attr & 7)
+	if codec == compress.None {
+		return body, n, control, nil
+	}
+	c := codec.Codec()
+	if c == nil {
+		return nil, 0, control, fmt.Errorf("kafka: a batch has compression %d, which is not known", attr&7)
+	}
+	d := c.NewReader(bytes.NewReader(body))
+	body, err = io.ReadAll(io.LimitReader(d, maxUnpacked+1))
+	if e := d.Close(); err == nil {
+		err = e
+	}
+	if err == nil && len(body) > maxUnpacked {
+		err = fmt.Errorf("kafka: a batch unpacks to more than %d MiB", maxUnpacked>>20)
+	}
+	return body, n, control, err
 }
 
 // recordReader takes fields off a record. After the first fault every field is empty.
