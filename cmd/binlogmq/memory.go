@@ -35,7 +35,7 @@ type governor struct {
 
 const (
 	// Memory of the process that is not the collector's: code, stacks of threads.
-	outsideHeap = 16 << 20
+	outsideHeap = 32 << 20
 	// How long after a large row its memory is given back.
 	forgetAfter = 30 * time.Second
 )
