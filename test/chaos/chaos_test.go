@@ -107,7 +107,7 @@ func TestChaos(t *testing.T) {
 			has["wire"] = true
 		}
 	}
-	kills, pauses := number(t, killsVariable, 8), number(t, pausesVariable, 0)
+	kills, pauses := number(t, killsVariable, 10), number(t, pausesVariable, 0)
 	limit := time.Duration(0)
 	if s := os.Getenv(forVariable); s != "" {
 		var err error
@@ -521,15 +521,17 @@ func (r *run) verify() {
 		a := newAudit(r.h, r.codec(i), kind == "at_least_once")
 		check := &workload.Checker{Codec: r.codec(i), Schema: r.schema, Tables: tables, Replays: kind == "at_least_once"}
 		var broken error
+		rebuilt := false
 		each := func(m workload.Message) {
 			if err := a.Add(m); err != nil {
 				r.t.Fatal(err)
 			}
-			if broken == nil {
+			if broken == nil && rebuilt {
 				broken = check.Add(m)
 			}
 		}
-		for _, name := range append([]string{tables[0].Name, tables[1].Name, tables[2].Name}, shapes...) {
+		for k, name := range append([]string{tables[0].Name, tables[1].Name, tables[2].Name}, shapes...) {
+			rebuilt = k < len(tables) // a truncated table cannot be; and the text of a type may be unknown in a repetition behind its DDL
 			switch kind {
 			case "wire", "batched", "client":
 				consume.Pulsar(r.t, r.pulsar.URL, r.topic(kind, name), each)
