@@ -108,7 +108,6 @@ type Bridge struct {
 
 	reconciling *reconciliation // nil: what is sent is not compared with what the topics hold
 	lost        *Reconcile      // of a cursor without state; the run's own
-	looked      time.Time       // when reconciled looked last; guarded by the session's ackMu
 
 	mark  int64 // of the batch being acknowledged; guarded by the session's ackMu
 	whole bool  // nothing is stored that is not acknowledged; the run's own
@@ -670,6 +669,10 @@ func (b *Bridge) acknowledgeUpTo(ctx context.Context, ordinal int64) error {
 // replays, which is only slower.
 func (b *Bridge) stoppedClean(ctx context.Context) {
 	b.mu.Lock()
+	if b.reconciling != nil { // what others have sent lies behind the cursor
+		b.mu.Unlock()
+		return
+	}
 	b.saved.Clean = true
 	b.version++
 	text, err := b.encode()

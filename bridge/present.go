@@ -328,26 +328,28 @@ func (b *Bridge) reconcile(ctx context.Context, st *State, cursor *event.Cursor)
 // reconcilePeriod is how often it is looked whether a comparison has come to its end.
 const reconcilePeriod = 200 * time.Millisecond
 
-// reconciled ends the comparison when the cursor has reached its end.
+// reconciled ends the comparison when the cursor has reached its end. Caller holds the session's ackMu.
 func (b *Bridge) reconciled(ctx context.Context) {
 	b.mu.Lock()
 	r := b.reconciling
 	b.mu.Unlock()
-	if r == nil || time.Since(b.looked) < reconcilePeriod {
+	if r == nil {
 		return
 	}
-	b.looked = time.Now()
 	cursor, err := b.o.Client.Cursor(ctx)
 	if err != nil || !cursor.Position.Reached(r.end) {
 		return
 	}
 	b.mu.Lock()
 	b.reconciling, b.saved.Reconciling = nil, nil
-	b.version++ // saved with the next acknowledgement
+	b.version++
 	topics := slices.Collect(maps.Values(r.topics))
 	b.mu.Unlock()
 	for _, p := range topics {
 		p.txns.Store(nil)
+	}
+	if err := b.savePins(ctx); err != nil { // tried again with the next acknowledgement
+		b.o.Logger.Warn("the end of the comparison with the topics is not saved yet", "error", err)
 	}
 	b.o.Logger.Info("what the topics held is compared whole; the sink goes on as usual", "already_there", b.stats.present.Load())
 }

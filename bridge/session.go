@@ -583,8 +583,18 @@ func (s *session) settled(ctx context.Context) error {
 
 // acknowledgeReady acknowledges batches as they become ready.
 func (s *session) acknowledgeReady(ctx context.Context) {
+	var look <-chan time.Time
+	if s.b.Status().Reconciling {
+		t := time.NewTicker(reconcilePeriod)
+		defer t.Stop()
+		look = t.C
+	}
 	for {
 		select {
+		case <-look:
+			s.ackMu.Lock()
+			s.b.reconciled(ctx)
+			s.ackMu.Unlock()
 		case <-s.acks:
 			if err := s.acknowledge(ctx); err != nil && ctx.Err() == nil {
 				s.fail(err)
@@ -632,7 +642,6 @@ func (s *session) acknowledge(ctx context.Context) error {
 			bug(err)
 		}
 		s.b.acked(last, version)
-		s.b.reconciled(ctx)
 		signal(s.room)
 	}
 }

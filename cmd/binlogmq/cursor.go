@@ -144,7 +144,13 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	name := f.String("destination", "", "")
 	at := f.String("at", "", "")
 	yes := f.Bool("yes", false, "")
+	reconcile := f.Bool("reconcile", false, "")
+	since := f.String("since", "", "")
 	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	from, err := parseSince("cursor set", *reconcile, *since)
+	if err != nil {
 		return err
 	}
 	if *at == "" {
@@ -192,8 +198,15 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	for _, id := range ids {
 		fmt.Fprintf(out, "%s goes to %s\n", id, positionText(records[id].Cursor.Position))
 	}
-	fmt.Fprint(out, "What lies before the new position and is not published yet will never be; what lies behind it is published, again if it was before.\n"+
-		"The sinks begin a new epoch, with numbers never used: brokers recognise no repetition across this move.\n")
+	if *reconcile {
+		if err := reconcileMoved(records, from); err != nil {
+			return err
+		}
+		fmt.Fprint(out, "What lies before the new position and is not published yet will never be.\n"+reconcileText)
+	} else {
+		fmt.Fprint(out, "What lies before the new position and is not published yet will never be; what lies behind it is published, again if it was before.\n"+
+			"The sinks begin a new epoch, with numbers never used: brokers recognise no repetition across this move.\n")
+	}
 	if err := confirm("cursor set", *yes, in, out); err != nil {
 		return err
 	}

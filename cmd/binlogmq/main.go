@@ -35,11 +35,11 @@ const usage = `usage: binlogmq COMMAND
   run -c FILE                      read the source and publish until stopped
   check -c FILE                    connect everywhere; list what is missing and how to mend it
   cursor show -c FILE              show the saved cursors
-  cursor set -c FILE [--destination D] --at START [--yes]
+  cursor set -c FILE [--destination D] --at START [--reconcile [--since TIME]] [--yes]
                                    move the cursors of a destination; START as in the configuration's start:
   cursor skip -c FILE [--destination D] --gtid GTID [--yes]
                                    let a destination pass over one transaction that it cannot publish
-  cursor new-life -c FILE [--destination D] [--sink S] [--yes]
+  cursor new-life -c FILE [--destination D] [--sink S] [--reconcile [--since TIME|begin]] [--yes]
                                    let a sink begin anew at its cursor, where an error asks for it
   cursor export -c FILE [--destination D]
                                    write cursors, states and lives as JSON

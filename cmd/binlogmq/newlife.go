@@ -10,6 +10,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/meta"
 )
 
 // cursorNewLife lets one sink begin anew at its cursor, with numbers never used.
@@ -18,7 +19,13 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	name := f.String("destination", "", "")
 	sinkName := f.String("sink", "", "")
 	yes := f.Bool("yes", false, "")
+	reconcile := f.Bool("reconcile", false, "")
+	since := f.String("since", "", "")
 	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	from, err := parseSince("cursor new-life", *reconcile, *since)
+	if err != nil {
 		return err
 	}
 	cfg, err := config.Load(*path)
@@ -56,12 +63,20 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	if state == nil {
 		state = bridge.NewState(time.Now())
 	}
-	state.Moved()
+	if *reconcile {
+		state.Reconcile(from)
+	} else {
+		state.Moved()
+	}
 	if r.Cursor.State, err = state.Encode(); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s begins a new life at %s.\n", id, positionText(r.Cursor.Position))
-	fmt.Fprint(out, "What was sent after that position and is stored already is sent again, under new numbers: consumers see it twice. After a clean stop that is nothing.\n")
+	if *reconcile {
+		fmt.Fprint(out, reconcileText)
+	} else {
+		fmt.Fprint(out, "What was sent after that position and is stored already is sent again, under new numbers: consumers see it twice. After a clean stop that is nothing.\n")
+	}
 	if err := confirm("cursor new-life", *yes, in, out); err != nil {
 		return err
 	}
@@ -69,5 +84,45 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 		return err
 	}
 	fmt.Fprintln(out, "done; start binlogmq again")
+	return nil
+}
+
+// reconcileText says what a comparison costs.
+const reconcileText = "The next start reads what the topics hold (the right to read is needed, and the headers gtid and row on every message), and sends only what is not there. " +
+	"Of the messages read, 64 MiB of GTIDs and row numbers are kept in memory at most. Only this sink may write to the topics: what others have sent of the same transactions counts as sent.\n"
+
+// parseSince reads --since: where reading the topics begins. The zero time stands for the place that the cursor knows.
+func parseSince(command string, reconcile bool, text string) (time.Time, error) {
+	switch {
+	case text == "":
+		return time.Time{}, nil
+	case !reconcile:
+		return time.Time{}, usageError{fmt.Errorf("%s: --since goes with --reconcile", command)}
+	case text == "begin":
+		return time.UnixMilli(1), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, usageError{fmt.Errorf("%s: --since %q is neither begin nor a time such as 2026-01-31T12:00:00Z", command, text)}
+	}
+	return t, nil
+}
+
+// reconcileMoved lets the sinks of moved cursors compare what their topics hold: all of it, unless from says otherwise, as
+// the old cursors say nothing of what lies behind the new ones.
+func reconcileMoved(records map[meta.Identity]*meta.Record, from time.Time) error {
+	if from.IsZero() {
+		from = time.UnixMilli(1)
+	}
+	for id, r := range records {
+		state, err := bridge.ParseState(r.Cursor.State)
+		if err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		state.Reconcile(from)
+		if r.Cursor.State, err = state.Encode(); err != nil {
+			return err
+		}
+	}
 	return nil
 }

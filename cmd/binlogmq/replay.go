@@ -240,7 +240,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 		r := &sinks[i]
 		r.server = srv
 		names[i] = r.part.cfg.Name
-		if err := p.former(&old, r); err != nil {
+		if err := p.former(&old, src, r); err != nil {
 			return err
 		}
 		r.part.former.Store(r)
@@ -300,7 +300,7 @@ func (p *program) finished(ctx context.Context, d *destination, sinks []replayin
 }
 
 // former makes the sink and the bridge of a recipe.
-func (p *program) former(d *config.Destination, r *replaying) error {
+func (p *program) former(d *config.Destination, src *connector.Connector, r *replaying) error {
 	c, err := formerSink(r.part.cfg, r.saved.recipe)
 	if err != nil {
 		return fmt.Errorf("destination %s, sink %s: %w; run the version and the configuration that sent it until it has stopped cleanly (SIGTERM), "+
@@ -314,6 +314,7 @@ func (p *program) former(d *config.Destination, r *replaying) error {
 		return err
 	}
 	o.Owner = r.part.owner
+	o.SourceEnd = src.End
 	if err := r.saved.recipe.Follow(&o); err != nil {
 		return err
 	}
@@ -408,7 +409,7 @@ func (p *program) follow(ctx context.Context, d *destination, g *gate, end event
 		}
 		if limit < 0 {
 			read := event.Position{File: reader.File, Offset: reader.Offset, ServerUUID: reader.ServerUUID}
-			if read.Reached(&end) || st.Position.Reached(&end) || passed(g, sinks) {
+			if (read.Reached(&end) || st.Position.Reached(&end) || passed(g, sinks)) && !comparing(sinks) {
 				limit = g.close(most)
 			}
 			continue
@@ -417,6 +418,11 @@ func (p *program) follow(ctx context.Context, d *destination, g *gate, end event
 			return nil
 		}
 	}
+}
+
+// comparing tells whether a sink still looks what its topics hold, which no number tells.
+func comparing(sinks []replaying) bool {
+	return slices.ContainsFunc(sinks, func(r replaying) bool { return r.bridge.Status().Reconciling })
 }
 
 // passed tells whether every sink that matters knows that it has passed what it had stored.

@@ -196,6 +196,7 @@ func (p *program) parts(d *destination) error {
 			return err
 		}
 		o.Owner = s.owner
+		o.SourceEnd = c.End
 		if s.bridge, err = bridge.New(o); err != nil {
 			return err
 		}
@@ -388,6 +389,10 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 		out.LagSeconds = max(out.LagSeconds, k.LagSeconds)
 		out.Sinks = append(out.Sinks, k)
 	}
+	for _, k := range reportClients(now, st) {
+		out.LagSeconds = max(out.LagSeconds, k.LagSeconds)
+		out.Sinks = append(out.Sinks, k)
+	}
 	return out
 }
 
@@ -410,17 +415,9 @@ func (s *sinkPart) report(now time.Time, sub server.SubscriptionStatus) admin.Si
 	out := admin.Sink{
 		Name: s.cfg.Name, Kind: name, State: b.State.String(),
 		Rows: sub.Rows, Messages: b.Messages, Bytes: b.Bytes, InFlight: b.Sink.InFlight, FlightBytes: b.Sink.Bytes,
-		Retries: b.Sink.Retries, Commits: b.Sink.Commits, Spread: b.Sink.Spread, Hanging: b.Sink.Hanging, Rollbacks: b.Failures, Stubs: b.Stubs, Splits: b.Splits, DeadLetters: b.DeadLetters, Ordinal: sub.Cursor.Last(), Behind: sub.Lag,
-		CatchingUp: sub.Feed == server.FeedCatchUp || sub.Feed == server.FeedQueued || sub.Feed == server.FeedOwn,
+		Retries: b.Sink.Retries, Commits: b.Sink.Commits, Spread: b.Sink.Spread, Hanging: b.Sink.Hanging, Rollbacks: b.Failures, Stubs: b.Stubs, Splits: b.Splits, DeadLetters: b.DeadLetters,
 	}
-	if !sub.OldestEvent.IsZero() {
-		out.LagSeconds = max(0, now.Sub(sub.OldestEvent).Seconds())
-	}
-	if sub.SaveErr != nil || sub.Saved < sub.Cursor.Last() {
-		if !sub.SavedAt.IsZero() {
-			out.CursorAge = now.Sub(sub.SavedAt).Seconds()
-		}
-	}
+	reportSubscription(&out, now, &sub)
 	err := cmp.Or(s.failed(), b.Err, sub.Err)
 	var stopped *server.DestinationError
 	if errors.As(err, &stopped) && stopped.Client == "" {
@@ -430,6 +427,18 @@ func (s *sinkPart) report(now time.Time, sub server.SubscriptionStatus) admin.Si
 		out.Error = oneLine(err)
 	}
 	return out
+}
+
+// reportSubscription shows where a subscription stands.
+func reportSubscription(out *admin.Sink, now time.Time, sub *server.SubscriptionStatus) {
+	out.Ordinal, out.Behind = sub.Cursor.Last(), sub.Lag
+	out.CatchingUp = sub.Feed == server.FeedCatchUp || sub.Feed == server.FeedQueued || sub.Feed == server.FeedOwn
+	if !sub.OldestEvent.IsZero() {
+		out.LagSeconds = max(0, now.Sub(sub.OldestEvent).Seconds())
+	}
+	if (sub.SaveErr != nil || sub.Saved < sub.Cursor.Last()) && !sub.SavedAt.IsZero() {
+		out.CursorAge = now.Sub(sub.SavedAt).Seconds()
+	}
 }
 
 func positionText(p event.Position) string {
