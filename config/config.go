@@ -59,27 +59,28 @@ type Ring struct {
 
 // Sink is one subscription of the embedded server that publishes.
 type Sink struct {
-	Name       string       `yaml:"name"`
-	Kafka      *Kafka       `yaml:"kafka"`
-	Pulsar     *Pulsar      `yaml:"pulsar"`
-	File       *File        `yaml:"file"`
-	Codec      string       `yaml:"codec"`
-	CanalJSON  CanalJSON    `yaml:"canal_json"`
-	Maxwell    Maxwell      `yaml:"maxwell"`
-	TimeZone   string       `yaml:"time_zone"`
-	Topic      string       `yaml:"topic"`
-	DDLTopic   string       `yaml:"ddl_topic"`
-	Key        string       `yaml:"key"`
-	KeyColumns []KeyColumns `yaml:"key_columns"`
-	KeyChange  string       `yaml:"key_change"`
-	Tombstones bool         `yaml:"tombstones"`
-	Oversize   string       `yaml:"oversize"`
-	MaxMessage Bytes        `yaml:"max_message_bytes"`
-	DeadLetter string       `yaml:"dead_letter_topic"`
-	Headers    *[]string    `yaml:"headers"`
-	Tables     []string     `yaml:"tables"`
-	Workers    int          `yaml:"workers"`
-	Window     Bytes        `yaml:"window"`
+	Name          string        `yaml:"name"`
+	Kafka         *Kafka        `yaml:"kafka"`
+	Pulsar        *Pulsar       `yaml:"pulsar"`
+	File          *File         `yaml:"file"`
+	Codec         string        `yaml:"codec"`
+	CanalJSON     CanalJSON     `yaml:"canal_json"`
+	CanalProtobuf CanalProtobuf `yaml:"canal_protobuf"`
+	Maxwell       Maxwell       `yaml:"maxwell"`
+	TimeZone      string        `yaml:"time_zone"`
+	Topic         string        `yaml:"topic"`
+	DDLTopic      string        `yaml:"ddl_topic"`
+	Key           string        `yaml:"key"`
+	KeyColumns    []KeyColumns  `yaml:"key_columns"`
+	KeyChange     string        `yaml:"key_change"`
+	Tombstones    bool          `yaml:"tombstones"`
+	Oversize      string        `yaml:"oversize"`
+	MaxMessage    Bytes         `yaml:"max_message_bytes"`
+	DeadLetter    string        `yaml:"dead_letter_topic"`
+	Headers       *[]string     `yaml:"headers"`
+	Tables        []string      `yaml:"tables"`
+	Workers       int           `yaml:"workers"`
+	Window        Bytes         `yaml:"window"`
 }
 
 // KeyColumns names the key columns of the tables that a pattern matches.
@@ -154,6 +155,11 @@ type CanalJSON struct {
 	Enum   string `yaml:"enum"`
 }
 
+// CanalProtobuf holds the options of the codec canal-protobuf.
+type CanalProtobuf struct {
+	Enum string `yaml:"enum"`
+}
+
 // Maxwell holds the options of the codec maxwell, under the original's names.
 type Maxwell struct {
 	KeyFormat         string `yaml:"kafka_key_format"`
@@ -197,9 +203,25 @@ type ZooKeeperAuth struct {
 	Password Secret `yaml:"password"`
 }
 
-// Canal is refused until it exists.
+// Canal serves destinations over Canal's TCP protocol.
 type Canal struct {
-	Listen string `yaml:"listen"`
+	Listen         string     `yaml:"listen"`
+	User           string     `yaml:"user"`
+	Password       Secret     `yaml:"password"` // or its hash, as in Canal's configuration
+	AllowClearText bool       `yaml:"allow_clear_text"`
+	TLS            *ServerTLS `yaml:"tls"`
+	MaxConnections int        `yaml:"max_connections"`
+	Memory         Bytes      `yaml:"memory"`
+	IdleTimeout    Duration   `yaml:"idle_timeout"`
+	Batch          string     `yaml:"batch"`
+	Enum           string     `yaml:"enum"`
+	TimeZone       string     `yaml:"time_zone"`
+}
+
+// ServerTLS is the server's side of TLS.
+type ServerTLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
 }
 
 // Admin serves health and metrics over HTTP.
@@ -227,6 +249,14 @@ func (c *Config) setDefaults() {
 		def(&c.Meta.File.Directory, "./data")
 	}
 	def(&c.Meta.SaveInterval, Duration(time.Second))
+	if k := c.Canal; k != nil {
+		def(&k.MaxConnections, 1000)
+		def(&k.Memory, 64<<20)
+		def(&k.IdleTimeout, Duration(time.Hour))
+		def(&k.Batch, "memory")
+		def(&k.Enum, "ordinal")
+		def(&k.TimeZone, "UTC")
+	}
 	def(&c.Log.Level, "info")
 	def(&c.Log.Format, "text")
 	for i := range c.Destinations {
@@ -260,6 +290,7 @@ func (s *Sink) setDefaults() {
 	}
 	def(&s.CanalJSON.Binary, "latin1")
 	def(&s.CanalJSON.Enum, "ordinal")
+	def(&s.CanalProtobuf.Enum, "ordinal")
 	def(&s.Maxwell.KeyFormat, "hash")
 	def(&s.Maxwell.Nulls, ptr(true))
 	def(&s.Maxwell.CommitInfo, ptr(true))

@@ -37,3 +37,16 @@ func (t *TLS) Client() (*tls.Config, error) {
 	}
 	return c, nil
 }
+
+// Server builds the server side of TLS. It returns nil for a nil section. An error names the file that
+// cannot be used.
+func (t *ServerTLS) Server() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
+}

@@ -67,7 +67,7 @@ func (c *Config) faults() []error {
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	f.oneOf("log.format", c.Log.Format, "text", "json")
 	if c.Canal != nil {
-		f.later("canal", "Canal's TCP protocol")
+		f.canal("canal", c.Canal)
 	}
 	if z := c.Meta.ZooKeeper; z != nil {
 		f.zookeeper("meta.zookeeper", z)
@@ -89,10 +89,34 @@ func (c *Config) faults() []error {
 			f.add(path+".name", "%q is taken by %s", d.Name, other)
 		}
 		names[strings.ToLower(d.Name)] = path
-		f.destination(path, d)
+		f.destination(path, d, c.Canal != nil)
 	}
 	f.memory(c)
 	return f
+}
+
+func (f *faults) zone(path, name string) {
+	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
+		f.add(path, "%q is not a zone: write UTC or an IANA name such as Europe/Berlin", name)
+	}
+}
+
+func (f *faults) canal(path string, k *Canal) {
+	if _, _, err := net.SplitHostPort(k.Listen); err != nil {
+		f.add(path+".listen", "%q is not host:port", k.Listen)
+	}
+	if (k.User == "") != (k.Password == "") {
+		f.add(path, "user and password go together; without both everybody is let in")
+	}
+	if t := k.TLS; t != nil && (t.Cert == "" || t.Key == "") {
+		f.add(path+".tls", "cert and key are needed")
+	}
+	if k.MaxConnections < 0 {
+		f.add(path+".max_connections", "must be positive")
+	}
+	f.oneOf(path+".batch", k.Batch, "memory", "events")
+	f.oneOf(path+".enum", k.Enum, "ordinal", "label")
+	f.zone(path+".time_zone", k.TimeZone)
 }
 
 // zookeeperRoot is a path of names that are the same in any ZooKeeper.
@@ -119,7 +143,7 @@ func (f *faults) zookeeper(path string, z *MetaZooKeeper) {
 	f.tls(path+".tls", z.TLS)
 }
 
-func (f *faults) destination(path string, d *Destination) {
+func (f *faults) destination(path string, d *Destination, served bool) {
 	s := &d.Source
 	if len(s.Address) == 0 {
 		f.add(path+".source.address", "the server's host:port is needed")
@@ -142,8 +166,8 @@ func (f *faults) destination(path string, d *Destination) {
 	if d.Ring.Bytes < 1<<20 {
 		f.add(path+".ring.bytes", "at least 1MiB is needed")
 	}
-	if len(d.Sinks) == 0 {
-		f.add(path+".sinks", "at least one is needed")
+	if len(d.Sinks) == 0 && !served {
+		f.add(path+".sinks", "at least one is needed, unless canal serves the destination")
 	}
 	names := map[string]bool{}
 	for i := range d.Sinks {
@@ -194,14 +218,13 @@ func (f *faults) sink(path string, s *Sink) {
 		f.add(path, "exactly one of kafka, pulsar and file is needed, %d are given", kinds)
 	}
 	switch s.Codec {
-	case "canal-protobuf", "debezium":
+	case "debezium":
 		f.later(path+".codec", "the codec "+s.Codec)
 	default:
-		f.oneOf(path+".codec", s.Codec, "canal-json", "maxwell")
+		f.oneOf(path+".codec", s.Codec, "canal-json", "canal-protobuf", "maxwell")
 	}
-	if _, err := time.LoadLocation(s.TimeZone); err != nil || s.TimeZone == "Local" {
-		f.add(path+".time_zone", "%q is not a zone: write UTC or an IANA name such as Europe/Berlin", s.TimeZone)
-	}
+	f.zone(path+".time_zone", s.TimeZone)
+	f.oneOf(path+".canal_protobuf.enum", s.CanalProtobuf.Enum, "ordinal", "label")
 	f.oneOf(path+".canal_json.binary", s.CanalJSON.Binary, "latin1", "base64")
 	f.oneOf(path+".canal_json.enum", s.CanalJSON.Enum, "ordinal", "label")
 	f.oneOf(path+".maxwell.kafka_key_format", s.Maxwell.KeyFormat, "hash", "array")

@@ -153,10 +153,11 @@ func kind(s *config.Sink) (string, bridge.Names) {
 // codecID identifies a codec with every option that changes its output. It is part of the recipe: its JSON must stay the
 // same for the same options. The structures are those of the configuration.
 type codecID struct {
-	Name      string            `json:"name"`
-	TimeZone  string            `json:"time_zone"`
-	CanalJSON *config.CanalJSON `json:"canal_json,omitempty"`
-	Maxwell   *config.Maxwell   `json:"maxwell,omitempty"`
+	Name      string                `json:"name"`
+	TimeZone  string                `json:"time_zone"`
+	CanalJSON *config.CanalJSON     `json:"canal_json,omitempty"`
+	CanalPB   *config.CanalProtobuf `json:"canal_protobuf,omitempty"`
+	Maxwell   *config.Maxwell       `json:"maxwell,omitempty"`
 }
 
 // identify writes the identity of a sink's codec.
@@ -165,6 +166,8 @@ func identify(s *config.Sink) (string, error) {
 	switch s.Codec {
 	case "canal-json":
 		id.CanalJSON = &s.CanalJSON
+	case "canal-protobuf":
+		id.CanalPB = &s.CanalProtobuf
 	case "maxwell":
 		id.Maxwell = &s.Maxwell
 	}
@@ -184,6 +187,9 @@ func identified(s *config.Sink, text string) error {
 	if id.CanalJSON != nil {
 		s.CanalJSON = *id.CanalJSON
 	}
+	if id.CanalPB != nil {
+		s.CanalProtobuf = *id.CanalPB
+	}
 	if id.Maxwell != nil {
 		s.Maxwell = *id.Maxwell
 	}
@@ -202,6 +208,8 @@ func newCodec(s *config.Sink) (codec.Codec, error) {
 	switch s.Codec {
 	case "canal-json":
 		return canaljson.New(canaljson.Options{Binary: s.CanalJSON.Binary, Enum: s.CanalJSON.Enum, Location: zone})
+	case "canal-protobuf":
+		return newCanalEncoder(s.CanalProtobuf.Enum, zone)
 	case "maxwell":
 		m := &s.Maxwell
 		return maxwell.New(maxwell.Options{

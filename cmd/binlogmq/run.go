@@ -20,12 +20,16 @@ import (
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/server/canaltcp"
 )
 
 // clientOf names a sink's subscription.
 func clientOf(destination, sink string) meta.Identity {
-	return meta.Identity{Destination: destination, Client: "sink-" + sink}
+	return meta.Identity{Destination: destination, Client: sinkPrefix + sink}
 }
+
+// sinkPrefix begins the client ids of sinks. Those of Canal's clients are numbers.
+const sinkPrefix = "sink-"
 
 func filterText(s *config.Sink) string { return strings.Join(s.Tables, ",") }
 
@@ -38,6 +42,7 @@ type program struct {
 	server  *server.Server
 	seats   []*seat
 	admin   *admin.Server
+	canal   *canaltcp.Server // nil unless configured
 
 	governor *governor // of the garbage collector
 }
@@ -137,7 +142,19 @@ func (p *program) run(soft, hard context.Context) (err error) {
 		defer func() { err = errors.Join(err, p.admin.Close(hard)) }()
 	}
 
-	return p.publish(soft, hard, first)
+	serving, stopServing := context.WithCancel(soft)
+	canal, err := p.serveCanal(serving)
+	if err != nil {
+		stopServing()
+		p.dismissAll(hard, first)
+		return err
+	}
+	err = p.publish(soft, hard, first)
+	stopServing()
+	if canal != nil {
+		err = errors.Join(err, <-canal)
+	}
+	return err
 }
 
 // assemble makes a seat for each destination, and builds those that this process owns anyway, so that what is wrong with
@@ -299,6 +316,9 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 		})
 	}
 	wg.Wait()
+	if p.canal != nil {
+		<-soft.Done() // its clients go on
+	}
 	var errs []error
 	for _, s := range d.sinks {
 		// A reader that stopped is the same error for all its sinks.
