@@ -94,7 +94,7 @@ func newSink(deployment, destination string, s *config.Sink, owner func() error,
 		}
 		o := kafka.Options{
 			Brokers: k.Brokers, Delivery: k.Delivery, ClientID: "binlogmq", TLS: tls, Compression: k.Compression,
-			Deployment: deployment, Destination: destination, Sink: s.Name,
+			Deployment: deployment, Destination: destination, Sink: s.Name, Owner: owner,
 			Topics: kafka.Topics{
 				Create: *k.Topics.Create, Partitions: k.Topics.Partitions, ReplicationFactor: k.Topics.ReplicationFactor, Configs: k.Topics.Configs,
 			},

@@ -97,6 +97,10 @@ func (b *broker) run() {
 		b.ses.mu.Lock()
 		addr := b.addr
 		b.ses.mu.Unlock()
+		if err := b.ses.s.o.Owner(); err != nil { // I8
+			b.ses.fail(err)
+			return
+		}
 		c, err := b.ses.s.dial.dial(b.ses.ctx, addr)
 		if b.ses.ctx.Err() != nil {
 			if c != nil {
@@ -240,6 +244,10 @@ func (p *pipe) sendNext(enc *encoder) bool {
 	}
 	ses.mu.Unlock()
 
+	if err := ses.s.o.Owner(); err != nil { // I8: the last moment to know
+		ses.fail(err)
+		return false
+	}
 	p.conn.SetWriteDeadline(r.at.Add(ses.s.clientTimeout())) //nolint:errcheck // Write reports it
 	killpoint.Hit("kafka.send")
 	if _, err := p.conn.Write(r.buf); err != nil {

@@ -86,6 +86,10 @@ type Options struct {
 	// what ours is, before the sink stops. 60 s.
 	disagreeAfter time.Duration
 
+	// Owner returns nil while this process provably owns its stream (meta.Lease.Err), else an error with which the session ends. It
+	// is asked before each connect and each request that sends (I8), and must not block. nil: always.
+	Owner func() error
+
 	// without takes a guard of sequenced delivery away, to show in tests that it matters.
 	without guard
 
@@ -198,6 +202,9 @@ func (o Options) normalize() (Options, sasl.Mechanism, error) {
 	}
 	if o.MetadataInterval < 0 {
 		bad("metadata interval: must be positive")
+	}
+	if o.Owner == nil {
+		o.Owner = func() error { return nil }
 	}
 	setDefault(&o.slowAfter, 2*time.Second)
 	setDefault(&o.disagreeAfter, time.Minute)
