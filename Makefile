@@ -3,6 +3,8 @@
 # make test-unit  only what needs no server
 # make lint       format, vet, staticcheck, import rules, shell scripts
 # make bench      speed: a line "figure NAME VALUE UNIT" for each
+# make chaos      kill, freeze and cut everything, for long; KILLS, SINKS, SEED, PAUSES, DURATION, RACE=1
+# make mutants    take guards out one at a time: the tests must notice; MUTANTS=regexp for some of them
 # make fuzz       each fuzz target for FUZZTIME
 # make demo       a database, two brokers, a workload, and what arrives; ONESHOT=1: check and end
 # make servers    start the servers that tests share and leave them running; make servers-down
@@ -16,13 +18,18 @@ export PATH := $(PATH):$(CACHE)/binlogmq-go/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 TEST_TIMEOUT ?= 60m
 FUZZTIME ?= 10s
+# Of make chaos: SIGKILLs, sinks that take part (sequenced, transactional, at_least_once: Kafka; wire, batched, client: Pulsar), zombies that
+# sleep for two minutes, and a limit on the time such as 30m. A seed repeats a schedule; without one the clock gives it.
+KILLS ?= 300
+SINKS ?= sequenced,transactional,at_least_once,wire,batched,client
+PAUSES ?= 0
 # Packages whose tests run at the same time; each may start servers of its own.
 TEST_PARALLEL ?= 2
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ARCH_LINT := github.com/fe3dback/go-arch-lint@v1.15.0
 
-.PHONY: build test test-unit lint bench fuzz demo prepare servers servers-down clean
+.PHONY: build test test-unit lint bench chaos mutants fuzz demo prepare servers servers-down clean
 
 build:
 	CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/binlogmq ./cmd/binlogmq
@@ -54,6 +61,15 @@ bench: prepare build
 	trap 'testenv/servers.sh down' EXIT; trap 'exit 130' INT TERM; \
 	BINLOGMQ_TEST_BINARY=$(CURDIR)/bin/binlogmq go test -tags bench -count=1 -v -timeout $(TEST_TIMEOUT) ./test/bench
 	go test -run '^$$' -bench . -benchmem ./...
+
+chaos: prepare
+	testenv/servers.sh fetch
+	BINLOGMQ_CHAOS_SEED=$(SEED) BINLOGMQ_CHAOS_KILLS=$(KILLS) BINLOGMQ_CHAOS_SINKS=$(SINKS) BINLOGMQ_CHAOS_PAUSES=$(PAUSES) \
+	BINLOGMQ_CHAOS_DURATION=$(DURATION) BINLOGMQ_CHAOS_RACE=$(or $(RACE),0) \
+	go test -tags integration -count=1 -v -timeout 24h -run '^TestChaos$$' ./test/chaos
+
+mutants:
+	go run ./test/mutation -run '$(MUTANTS)'
 
 # One target at a time: go test fuzzes no more in one call.
 fuzz:
