@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -336,10 +337,12 @@ func (t *transactor) add(lanes []*lane) error {
 // took place is repeated: guessing is never needed (I7).
 func (t *transactor) commit() error {
 	ses := t.ses
+	killpoint.Hit("kafka.commit")
 	err := t.persist("committing", func() error { return t.co.end(ses.ctx, ses.producerID, ses.epoch, true) })
 	if err != nil {
 		return err
 	}
+	killpoint.Hit("kafka.committed")
 	ses.s.counts.commits.Add(1)
 	ses.mu.Lock()
 	m := t.entered
