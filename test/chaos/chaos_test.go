@@ -35,9 +35,13 @@ const (
 	forVariable    = "BINLOGMQ_CHAOS_DURATION" // ends the run earlier, such as 30m
 	sinksVariable  = "BINLOGMQ_CHAOS_SINKS"    // some of kinds, with commas
 	pausesVariable = "BINLOGMQ_CHAOS_PAUSES"   // zombies that sleep for two minutes
+	metaVariable   = "BINLOGMQ_CHAOS_META"     // file: successors get a copy of the cursors; or zookeeper: they get the lease
 	raceVariable   = "BINLOGMQ_CHAOS_RACE"     // 0: the program without the race detector
 	logsVariable   = "BINLOGMQ_CHAOS_LOGS"     // folder for what the program prints
 )
+
+// session is how long ZooKeeper waits for an owner that says nothing.
+const session = 3 * time.Second
 
 // kinds are the sinks that may take part.
 var kinds = []string{"sequenced", "transactional", "at_least_once", "wire", "batched", "client"}
@@ -70,6 +74,7 @@ type run struct {
 	binary string
 	logs   string
 	config string
+	leases bool
 	h      *history
 
 	children int
@@ -115,11 +120,22 @@ func TestChaos(t *testing.T) {
 			t.Fatalf("%s: %v", forVariable, err)
 		}
 	}
-	again := fmt.Sprintf("make chaos SEED=%d KILLS=%d PAUSES=%d SINKS=%s", r.seed, kills, pauses, strings.Join(r.sinks, ","))
+	store := os.Getenv(metaVariable)
+	r.leases = store == "zookeeper"
+	if !r.leases && store != "" && store != "file" {
+		t.Fatalf("%s: %q is neither file nor zookeeper", metaVariable, store)
+	}
+	again := fmt.Sprintf("make chaos SEED=%d KILLS=%d PAUSES=%d SINKS=%s META=%s", r.seed, kills, pauses, strings.Join(r.sinks, ","), store)
 	t.Logf("to repeat: %s", again)
 	r.build()
 	r.serve(has)
 	steps := plan(rand.New(rand.NewPCG(r.seed, 2)), kills, len(r.links.all), pauses, has)
+	for i := range steps {
+		if r.leases { // what is dead or frozen has an heir only then
+			steps[i].wait += session
+			steps[i].sleep += 2 * session
+		}
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("what the program printed is in %s; to repeat: %s", r.logs, again)
@@ -180,10 +196,14 @@ func (r *run) serve(has map[string]bool) {
 		r.pulsar = testenv.NewPulsar(t, "advertisedListeners=link:pulsar://"+front)
 		r.pulsarAt = "pulsar://" + r.links.add("Pulsar", front, strings.TrimPrefix(r.pulsar.URL, "pulsar://"))
 	}
+	store := fmt.Sprintf("file: { directory: %q }", filepath.Join(t.TempDir(), "meta"))
+	if r.leases {
+		store = fmt.Sprintf("zookeeper: { servers: [%q], session_timeout: %v, root: /%s }", r.links.add("ZooKeeper", "127.0.0.1:0", testenv.ZooKeeper(t).Servers[0]), session, r.prefix)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `
 deployment: chaos
-meta: { file: { directory: %q }, save_interval: 200ms }
+meta: { %s, save_interval: 200ms }
 destinations:
   - name: %s
     source: { address: %q, user: %s, password: %s, server_id: %d }
@@ -191,7 +211,7 @@ destinations:
     start: earliest
     ring: { bytes: 1MiB, events: 512 }
     sinks:
-`, filepath.Join(t.TempDir(), "meta"), r.schema, database, r.db.ReplUser, r.db.ReplPassword, 1_000_000_000+r.rng.IntN(1_000_000_000), r.schema)
+`, store, r.schema, database, r.db.ReplUser, r.db.ReplPassword, 1_000_000_000+r.rng.IntN(1_000_000_000), r.schema)
 	for i, k := range r.sinks {
 		fmt.Fprintf(&b, "      - name: %s\n        codec: %s\n        topic: %q\n        %s\n", k, r.codec(i), r.topic(k, "{table}"), r.sink(k))
 	}
@@ -374,7 +394,7 @@ func (r *run) fault(s step) {
 }
 
 // patience is how long a mark may take to be reached.
-const patience = 8 * time.Second
+const patience = 8*time.Second + session
 
 // deed does something to the program and returns its successor.
 func (r *run) deed(p *process.Child, s, next step) *process.Child {
@@ -472,9 +492,20 @@ var (
 	serverID  = regexp.MustCompile(`server_id: (\d+)`)
 )
 
-// moved turns the configuration to a copy of the cursors, as another node would have them: without the lock.
+// moved makes the configuration another node's: with a copy of the cursors where they are files, as the lock is not copied.
 func (r *run) moved() {
 	r.t.Helper()
+	// Else the source cuts the one that it knows by the same server id.
+	r.config = serverID.ReplaceAllStringFunc(r.config, func(s string) string {
+		n, err := strconv.Atoi(serverID.FindStringSubmatch(s)[1])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return fmt.Sprintf("server_id: %d", n+1)
+	})
+	if r.leases {
+		return
+	}
 	from := directory.FindStringSubmatch(r.config)[1]
 	to := filepath.Join(r.t.TempDir(), "meta")
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -486,14 +517,6 @@ func (r *run) moved() {
 	}
 	_ = os.Remove(filepath.Join(to, "lock")) // it tells of the other process
 	r.config = strings.Replace(r.config, from, to, 1)
-	// Else the source cuts the one that it knows by the same server id.
-	r.config = serverID.ReplaceAllStringFunc(r.config, func(s string) string {
-		n, err := strconv.Atoi(serverID.FindStringSubmatch(s)[1])
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return fmt.Sprintf("server_id: %d", n+1)
-	})
 }
 
 // settle waits until every committed change is acknowledged by every sink.
