@@ -112,7 +112,7 @@ func TestChaos(t *testing.T) {
 			has["wire"] = true
 		}
 	}
-	kills, pauses := number(t, killsVariable, 10), number(t, pausesVariable, 0)
+	kills, pauses := number(t, killsVariable, 8), number(t, pausesVariable, 0)
 	limit := time.Duration(0)
 	if s := os.Getenv(forVariable); s != "" {
 		var err error
