@@ -50,6 +50,7 @@ type Connector struct {
 
 	onLarge func(size int)
 	slots   slots
+	shown   atomic.Bool // a Read runs that Status shows
 	state   status
 	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
 }

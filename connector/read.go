@@ -83,8 +83,12 @@ func (e *putError) Unwrap() error { return e.err }
 func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
 	slot := c.slots.take()
 	defer c.slots.give(slot)
+	main := c.shown.CompareAndSwap(false, true) // a look at the log's end may hold the first slot meanwhile
+	if main {
+		defer c.shown.Store(false)
+	}
 	r := &reader{
-		c: c, id: c.identity(slot), main: slot == 0, put: put, ordinal: from.Ordinal, done: from.Ordinal,
+		c: c, id: c.identity(slot), main: main, put: put, ordinal: from.Ordinal, done: from.Ordinal,
 		last: from.Position,
 	}
 	r.last.GTIDs = from.Position.GTIDs.Clone()
