@@ -72,7 +72,9 @@ func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
 	if err != nil {
 		return event.Cursor{}, err
 	}
-	pos, err := c.place(ctx, at)
+	slot := c.slots.take()
+	defer c.slots.give(slot)
+	pos, err := c.place(ctx, at, c.identity(slot))
 	if err != nil {
 		return event.Cursor{}, err
 	}
@@ -82,14 +84,11 @@ func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
 
 // End returns where the source's log ends now. It asks again as Start does.
 func (c *Connector) End(ctx context.Context) (event.Position, error) {
-	return c.place(ctx, startAt{kind: startLatest})
+	return c.place(ctx, startAt{kind: startLatest}, identity{}) // which nobody is told
 }
 
 // place resolves a place, however long the source is away.
-func (c *Connector) place(ctx context.Context, at startAt) (event.Position, error) {
-	slot := c.slots.take()
-	defer c.slots.give(slot)
-	id := c.identity(slot)
+func (c *Connector) place(ctx context.Context, at startAt, id identity) (event.Position, error) {
 	wait := minBackOff
 	for {
 		pos, err := c.resolve(ctx, at, id)
