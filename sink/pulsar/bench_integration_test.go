@@ -29,8 +29,14 @@ func cpu(t testing.TB) time.Duration {
 // topic; run it with -benchtime 200000x. The client's own share is what
 // BenchmarkPublish does not show.
 func BenchmarkBroker(b *testing.B) {
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) { benchmarkBroker(b, k) })
+	}
+}
+
+func benchmarkBroker(b *testing.B, k kind) {
 	broker := testenv.Pulsar(b)
-	s := openBench(b, options(broker, "bench"))
+	s := openBench(b, options(broker, k, "bench"))
 	name := broker.Topic()
 	value := append(append([]byte(`{"id":12345678,"note":"`), bytes.Repeat([]byte("x"), 225)...), `"}`...)
 	send := func(first, n int) {
@@ -73,13 +79,13 @@ func BenchmarkBroker(b *testing.B) {
 // BenchmarkBareClient is the client alone with the same messages, to compare.
 func BenchmarkBareClient(b *testing.B) {
 	broker := testenv.Pulsar(b)
-	o := options(broker, "bare")
+	o := options(broker, kinds[0], "bare")
 	o.Logger = discard
 	o, err := o.normalize()
 	if err != nil {
 		b.Fatal(err)
 	}
-	back, err := newClient(&o)
+	back, err := newClient(&Sink{opt: o})
 	if err != nil {
 		b.Fatal(err)
 	}

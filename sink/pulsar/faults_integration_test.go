@@ -4,16 +4,12 @@ package pulsar
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"math/rand"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,7 +48,12 @@ func send(t testing.TB, s *Sink, topic string, first, last int64) {
 		}
 		first += int64(good)
 		if first <= last {
-			t.Logf("reset at %d: %v", first, s.Status().Err)
+			err := s.Status().Err
+			t.Logf("reset at %d: %.300v", first, err)
+			var stop *DeliveryError
+			if errors.As(err, &stop) {
+				t.Fatal("it stops for good")
+			}
 			if err := s.Reset(within(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +71,9 @@ func retained(t testing.TB) (b *testenv.PulsarBroker, namespace string) {
 
 // I5, I7: a process that starts again with an older cursor stores nothing twice
 // and loses nothing, whenever it was cut off.
-func TestReplayAfterRestart(t *testing.T) {
+func TestReplayAfterRestart(t *testing.T) { each(t, replayAfterRestart) }
+
+func replayAfterRestart(t *testing.T, k kind) {
 	b, ns := retained(t)
 	topic := "persistent://" + ns + "/t"
 	rng := rand.New(rand.NewSource(3))
@@ -78,7 +81,7 @@ func TestReplayAfterRestart(t *testing.T) {
 	cursor := int64(1)
 	duplicates := int64(0)
 	for cursor <= total {
-		s, err := New(options(b, "replay"))
+		s, err := New(options(b, k, "replay"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +123,9 @@ func TestReplayAfterRestart(t *testing.T) {
 }
 
 // I8: another producer on the topic is waited for, and what it is is said.
-func TestFenced(t *testing.T) {
+func TestFenced(t *testing.T) { each(t, fenced) }
+
+func fenced(t *testing.T, k kind) {
 	b, ns := retained(t)
 	topic := "persistent://" + ns + "/t"
 	c := testClient(t, b)
@@ -128,7 +133,7 @@ func TestFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, options(b, "fenced"))
+	s := open(t, options(b, k, "fenced"))
 	r := sinktest.NewRecorder(nil)
 	msgs := sinktest.Messages(r, topic, 0, 1, 10)
 	if _, err := s.Publish(within(t), msgs); err != nil {
@@ -153,48 +158,90 @@ func TestFenced(t *testing.T) {
 	sinktest.CheckExact(t, "fenced", read(t, c, topic), sequences(1, 10))
 }
 
-// I4, I7: the broker is killed and started again under load.
+// I4, I7: the broker is killed and started again under load; then it is away from the start of a sink. All producers at once.
 func TestBrokerKilled(t *testing.T) {
 	b := testenv.NewPulsar(t)
-	keep(t, b, "public/default", false)
-	topic := b.Topic()
-	s := open(t, options(b, "killed"))
-	send(t, s, topic, 1, 100)
-	const total = 30000
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		send(t, s, topic, 101, total)
-	}()
+	const total = 20000
+	topicOf := func(k kind) string { return b.Topic() + "-" + k.name }
+	var sinks []*Sink
+	for _, k := range kinds {
+		s := open(t, options(b, k, "killed"))
+		send(t, s, topicOf(k), 1, 100)
+		sinks = append(sinks, s)
+	}
+	var sent sync.WaitGroup
+	for i, k := range kinds {
+		sent.Go(func() {
+			for first := int64(101); first <= total; first += 1000 { // it takes a while, whatever the producer
+				send(t, sinks[i], topicOf(k), first, min(first+999, total))
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
 	for round := range 2 {
 		time.Sleep(time.Duration(200+100*round) * time.Millisecond)
 		b.Kill()
-		for st := s.Status(); st.InFlight > 0 && st.Err == nil; st = s.Status() {
-			time.Sleep(20 * time.Millisecond)
-		}
-		if st := s.Status(); st.InFlight > DefaultMaxInFlightMessages {
-			t.Errorf("%d in flight", st.InFlight) // I9
+		for _, s := range sinks {
+			for st := s.Status(); st.InFlight > 0 && st.Err == nil; st = s.Status() {
+				time.Sleep(20 * time.Millisecond)
+			}
+			if st := s.Status(); st.InFlight > DefaultMaxInFlightMessages {
+				t.Errorf("%d in flight", st.InFlight) // I9
+			}
 		}
 		b.Restart()
 	}
-	<-sent
+	sent.Wait()
 	if t.Failed() {
 		return
 	}
-	for s.Status().Err != nil {
-		time.Sleep(20 * time.Millisecond)
+	for i, k := range kinds {
+		for sinks[i].Status().Err != nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		sinktest.CheckExact(t, k.name, read(t, testClient(t, b), topicOf(k)), sequences(1, total))
 	}
-	sinktest.CheckExact(t, "killed", read(t, testClient(t, b), topic), sequences(1, total))
+
+	// With the broker away from the start nothing fails; all is sent when it comes.
+	b.Kill()
+	recorders := make([]*sinktest.Recorder, len(kinds))
+	for i, k := range kinds {
+		o := options(b, k, "away")
+		o.AdminURL = ""
+		s := open(t, o)
+		sinks[i], recorders[i] = s, sinktest.NewRecorder(nil)
+		if _, err := s.Publish(within(t), sinktest.Messages(recorders[i], topicOf(k)+"-away", 0, 1, 100)); err != nil {
+			t.Fatal(err)
+		}
+		for s.Status().Err == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Log(s.Status().Err)
+	}
+	b.Restart()
+	for i, k := range kinds {
+		if err := sinks[i].Flush(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, failed := recorders[i].Count(); failed > 0 {
+			t.Fatalf("%d failed", failed)
+		}
+		sinktest.CheckExact(t, "away", read(t, testClient(t, b), topicOf(k)+"-away"), sequences(1, 100))
+		if err := sinks[i].Status().Err; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // I3: a topic whose own size limit refuses a message is loud, and keeps being
 // so: nothing that follows is stored, so nothing is lost when the limit is raised.
-func TestTopicLimitUnseen(t *testing.T) {
-	b := testenv.NewPulsar(t, "topicLevelPoliciesEnabled=true")
-	keep(t, b, "public/default", false)
-	topic := b.Topic()
+func TestTopicLimitUnseen(t *testing.T) { each(t, topicLimitUnseen) }
+
+func topicLimitUnseen(t *testing.T, k kind) {
+	b, ns := retained(t)
+	topic := "persistent://" + ns + "/t"
 	name, _ := parseTopic(topic)
-	o := options(b, "limit")
+	o := options(b, k, "limit")
 	o.AdminURL = "" // it would be known before
 	o.WatchdogTimeout = 4 * time.Second
 	s := open(t, o)
@@ -262,14 +309,15 @@ func limitTo(t testing.TB, b *testenv.PulsarBroker, name topicName, size int) {
 }
 
 // With an admin URL the topic's limit is known, and the message refused in order.
-func TestTopicLimitKnown(t *testing.T) {
-	b := testenv.NewPulsar(t, "topicLevelPoliciesEnabled=true")
-	keep(t, b, "public/default", false)
-	topic := b.Topic()
+func TestTopicLimitKnown(t *testing.T) { each(t, topicLimitKnown) }
+
+func topicLimitKnown(t *testing.T, k kind) {
+	b, ns := retained(t)
+	topic := "persistent://" + ns + "/t"
 	name, _ := parseTopic(topic)
 	rest(t, b, http.MethodPut, name.path(), "")
 	limitTo(t, b, name, 1000)
-	s := open(t, options(b, "limit"))
+	s := open(t, options(b, k, "limit"))
 	r := sinktest.NewRecorder(nil)
 	msgs := sinktest.Messages(r, topic, 0, 1, 10)
 	msgs[5].Value = []byte(`"` + strings.Repeat("x", 2000) + `"`)
@@ -289,13 +337,15 @@ func TestTopicLimitKnown(t *testing.T) {
 	sinktest.CheckExact(t, "limit", read(t, testClient(t, b), topic), sequences(1, 5))
 }
 
-func TestDeduplicationOff(t *testing.T) {
+func TestDeduplicationOff(t *testing.T) { each(t, deduplicationOff) }
+
+func deduplicationOff(t *testing.T, k kind) {
 	b := testenv.Pulsar(t)
 	ns := "public/" + testenv.Name(t)
 	keep(t, b, ns, true)
 	rest(t, b, http.MethodPost, "namespaces/"+ns+"/deduplication", "false")
 	topic := "persistent://" + ns + "/t"
-	o := options(b, "off")
+	o := options(b, k, "off")
 	o.CheckTopics = []string{topic}
 	s := open(t, o)
 	r := sinktest.NewRecorder(nil)
@@ -336,9 +386,11 @@ func TestDeduplicationOff(t *testing.T) {
 	send(t, s2, "persistent://"+ns+"/t2", 1, 10)
 }
 
-func TestCheck(t *testing.T) {
+func TestCheck(t *testing.T) { each(t, check) }
+
+func check(t *testing.T, k kind) {
 	b, ns := retained(t)
-	o := options(b, "check")
+	o := options(b, k, "check")
 	o.CheckTopics = []string{"persistent://" + ns + "/{table}", "persistent://public/no-such-namespace/t"}
 	s := open(t, o)
 	got := s.Check(within(t))
@@ -364,9 +416,11 @@ func TestCheck(t *testing.T) {
 }
 
 // A missing topic is created with its partitions, and one that exists keeps its own.
-func TestTopics(t *testing.T) {
+func TestTopics(t *testing.T) { each(t, topics) }
+
+func topics(t *testing.T, k kind) {
 	b, ns := retained(t)
-	o := options(b, "topics")
+	o := options(b, k, "topics")
 	o.Topics.Partitions = 3
 	s := open(t, o)
 	name, _ := parseTopic("persistent://" + ns + "/five")
@@ -390,85 +444,5 @@ func TestTopics(t *testing.T) {
 	s = open(t, o)
 	if _, err := s.Partitions(within(t), "persistent://"+ns+"/missing"); err == nil || !strings.Contains(err.Error(), "create-partitioned-topic -p 3") {
 		t.Errorf("a missing topic: %v", err)
-	}
-}
-
-// jwt signs {"sub": role} with HS256.
-func jwt(role string, key []byte) string {
-	enc := base64.RawURLEncoding
-	text := enc.EncodeToString([]byte(`{"alg":"HS256"}`)) + "." + enc.EncodeToString([]byte(`{"sub":"`+role+`"}`))
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(text))
-	return text + "." + enc.EncodeToString(mac.Sum(nil))
-}
-
-func TestTokens(t *testing.T) {
-	key := make([]byte, 32)
-	for i := range key {
-		key[i] = byte(i)
-	}
-	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, key, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// Who shows no token is the test itself, which may do everything.
-	b := testenv.NewPulsar(t, "authenticationEnabled=true", "authorizationEnabled=true", "anonymousUserRole=nobody", "superUserRoles=admin,nobody",
-		"authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken", "tokenSecretKey=file://"+file,
-		"brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken", "brokerClientAuthenticationParameters=token:"+jwt("admin", key))
-	rest(t, b, http.MethodPost, "namespaces/public/default/permissions/writer", `["produce"]`)
-	topic := b.Topic()
-	o := options(b, "tokens")
-	o.Token = jwt("writer", key)
-	o.AdminURL = ""
-	s := open(t, o)
-	send(t, s, topic, 1, 10)
-
-	for name, token := range map[string]string{"forged": jwt("writer", []byte("another key of some thirty bytes")), "without rights": jwt("stranger", key)} {
-		o.Token = token
-		s := open(t, o)
-		r := sinktest.NewRecorder(nil)
-		if _, err := s.Publish(within(t), sinktest.Messages(r, topic, 0, 1, 1)); err != nil {
-			t.Fatal(err)
-		}
-		for s.Status().Err == nil {
-			time.Sleep(20 * time.Millisecond)
-		}
-		if err := s.Status().Err; !strings.Contains(err.Error(), "check the token") || strings.Contains(err.Error(), token) {
-			t.Errorf("%s: the status is %v", name, err)
-		}
-		found := s.Check(within(t))
-		if len(found) < 2 || found[1].Severity != sink.SeverityError || !strings.Contains(found[1].Remedy, "check the token") {
-			t.Errorf("%s: %+v", name, found)
-		}
-	}
-}
-
-// With the broker away from the start nothing fails; all is sent when it comes.
-func TestBrokerAwayAtFirst(t *testing.T) {
-	b := testenv.NewPulsar(t)
-	keep(t, b, "public/default", false)
-	topic := b.Topic()
-	b.Kill()
-	o := options(b, "away")
-	o.AdminURL = ""
-	s := open(t, o)
-	r := sinktest.NewRecorder(nil)
-	if _, err := s.Publish(within(t), sinktest.Messages(r, topic, 0, 1, 100)); err != nil {
-		t.Fatal(err)
-	}
-	for s.Status().Err == nil {
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Log(s.Status().Err)
-	b.Restart()
-	if err := s.Flush(within(t)); err != nil {
-		t.Fatal(err)
-	}
-	if _, failed := r.Count(); failed > 0 {
-		t.Fatalf("%d failed", failed)
-	}
-	sinktest.CheckExact(t, "away", read(t, testClient(t, b), topic), sequences(1, 100))
-	if s.Status().Err != nil {
-		t.Error(s.Status().Err)
 	}
 }

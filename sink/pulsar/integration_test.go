@@ -27,9 +27,27 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-func options(b *testenv.PulsarBroker, name string) Options {
+// kind is a producer under test.
+type kind struct {
+	name, producer string
+	batching       bool
+}
+
+var kinds = []kind{{"client", ProducerClient, false}, {"wire", ProducerWire, false}, {"batched", ProducerWire, true}}
+
+// each runs f with each kind of producer, two at a time.
+func each(t *testing.T, f func(t *testing.T, k kind)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, k)
+		})
+	}
+}
+
+func options(b *testenv.PulsarBroker, k kind, name string) Options {
 	return Options{URL: b.URL, AdminURL: b.AdminURL, Deployment: "test", Destination: "shop", Sink: name, Topics: Topics{Create: true},
-		Producer: underTest.Producer, Batching: underTest.Batching}
+		Producer: k.producer, Batching: k.batching}
 }
 
 func open(t testing.TB, o Options) *Sink {
@@ -139,20 +157,21 @@ func read(t testing.TB, c pulsarclient.Client, topic string) []sinktest.Stored {
 	}
 }
 
+// The broker stands still at times, so the kinds take turns.
 func TestConformance(t *testing.T) {
-	b := testenv.Pulsar(t)
-	for _, compression := range []string{"none", "zstd"} {
-		t.Run(compression, func(t *testing.T) {
-			own := testenv.NewPulsar(t)
-			_ = b
-			keep(t, own, "public/default", false)
-			c := testClient(t, own)
-			read(t, c, own.Topic()) // its connection is not the sink's
+	own := testenv.NewPulsar(t)
+	c := testClient(t, own)
+	read(t, c, own.Topic()) // its connection is not the sink's
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
 			partitioned := map[string]bool{}
+			topics := 0
 			sinktest.Run(t, sinktest.Harness{
 				Open: func(t testing.TB, bounds sinktest.Bounds) sink.Sink {
-					o := options(own, "conformance")
-					o.Compression = compression
+					o := options(own, k, "conformance")
+					if k.batching {
+						o.Compression = "zstd"
+					}
 					o.MaxInFlightMessages, o.MaxInFlightBytes = int64(bounds.Messages), bounds.Bytes
 					s, err := New(o)
 					if err != nil {
@@ -161,7 +180,8 @@ func TestConformance(t *testing.T) {
 					return s
 				},
 				NewTopic: func(t testing.TB, partitions int32) string {
-					topic := own.Topic()
+					topics++
+					topic := fmt.Sprintf("%s-%s-%d", own.Topic(), k.name, topics)
 					if partitions > 1 {
 						name, _ := parseTopic(topic)
 						rest(t, own, http.MethodPut, name.path()+"/partitions", fmt.Sprint(partitions))

@@ -3,6 +3,7 @@
 package pulsar
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,8 +26,11 @@ import (
 // What the parent tells its children: URL, admin URL, topic, producer, batching, folder, last message (0: no end).
 const childVariable = "BINLOGMQ_TEST_PULSAR_CHILD"
 
-// killsVariable sets the number of kills of TestKillLoop; 10 without it.
-const killsVariable = "BINLOGMQ_TEST_PULSAR_KILLS"
+// killsVariable sets the number of kills of TestKillLoop for each producer, seedVariable what its choices are made from.
+const (
+	killsVariable = "BINLOGMQ_TEST_PULSAR_KILLS"
+	seedVariable  = "BINLOGMQ_TEST_PULSAR_SEED"
+)
 
 // progress is the owner of the child's messages: what is confirmed without a gap.
 type progress struct {
@@ -55,13 +59,15 @@ func (p *progress) state() (int64, bool) {
 	return p.next, p.failed
 }
 
-func cursorOf(dir string) int64 {
+// cursorOf returns the number of the next message, and the sink's state that was saved with it.
+func cursorOf(dir string) (next int64, state []byte) {
 	text, err := os.ReadFile(filepath.Join(dir, "cursor"))
 	if err != nil {
-		return 1
+		return 1, nil
 	}
-	n, _ := strconv.ParseInt(string(text), 10, 64)
-	return max(n, 1)
+	number, state, _ := bytes.Cut(text, []byte("\n"))
+	next, _ = strconv.ParseInt(string(number), 10, 64)
+	return max(next, 1), state
 }
 
 // TestKillChild is what TestKillLoop kills: it publishes numbered messages from a cursor
@@ -80,8 +86,13 @@ func TestKillChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	p := &progress{next: cursorOf(dir)}
-	next := p.next
+	next, state := cursorOf(dir)
+	if state != nil {
+		if _, err := s.Restore(ctx, state, sink.Same); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &progress{next: next}
 	begin := next
 	saved, stop := make(chan struct{}), make(chan struct{})
 	go func() { // the cursor moves forward only, and late
@@ -100,7 +111,7 @@ func TestKillChild(t *testing.T) {
 			if lagging := now - rand.Int64N(1500); lagging > cursor {
 				cursor = lagging
 				name := filepath.Join(dir, fmt.Sprintf("cursor.%d", os.Getpid()))
-				if os.WriteFile(name, strconv.AppendInt(nil, cursor, 10), 0o644) == nil {
+				if os.WriteFile(name, s.AppendState(append(strconv.AppendInt(nil, cursor, 10), '\n')), 0o644) == nil {
 					_ = os.Rename(name, filepath.Join(dir, "cursor"))
 				}
 			}
@@ -144,7 +155,7 @@ type child struct {
 	log string
 }
 
-func startChild(t *testing.T, b *testenv.PulsarBroker, topic, dir string, number int, total int64) *child {
+func startChild(t *testing.T, b *testenv.PulsarBroker, k kind, topic, dir string, number int, total int64) *child {
 	t.Helper()
 	log := filepath.Join(dir, fmt.Sprintf("child-%d.log", number))
 	f, err := os.Create(log)
@@ -153,7 +164,7 @@ func startChild(t *testing.T, b *testenv.PulsarBroker, topic, dir string, number
 	}
 	defer f.Close()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKillChild$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{b.URL, b.AdminURL, topic, underTest.Producer, strconv.FormatBool(underTest.Batching), dir, strconv.FormatInt(total, 10)}, " "))
+	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{b.URL, b.AdminURL, topic, k.producer, strconv.FormatBool(k.batching), dir, strconv.FormatInt(total, 10)}, " "))
 	cmd.Stdout, cmd.Stderr = f, f
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -162,15 +173,15 @@ func startChild(t *testing.T, b *testenv.PulsarBroker, topic, dir string, number
 }
 
 // live lets the child run: mostly until it has sent something, and a random time.
-func (c *child) live() {
-	limit, early := time.Now().Add(20*time.Second), rand.IntN(5) == 0
+func (c *child) live(rng *rand.Rand) {
+	limit, early := time.Now().Add(20*time.Second), rng.IntN(5) == 0
 	for !early && time.Now().Before(limit) {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(c.log), fmt.Sprintf("ready.%d", c.cmd.Process.Pid))); err == nil {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+	time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
 }
 
 func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
@@ -189,58 +200,52 @@ func (c *child) kill(t *testing.T) {
 // a broker that stands still or dies around it; some are only paused while a successor takes over, and
 // wake up beside it (I8). 0 lost, 0 doubled, 0 reordered.
 func TestKillLoop(t *testing.T) {
-	kills := 10
+	kills, seed := 6, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv(killsVariable)); err == nil {
 		kills = n
 	}
-	for _, c := range []struct {
-		name, producer string
-		batching       bool
-		kills          int
-	}{{"wire", ProducerWire, false, kills}, {"wire batched", ProducerWire, true, kills}, {"client", ProducerClient, false, kills / 2}} {
-		t.Run(c.name, func(t *testing.T) {
-			before := underTest
-			defer func() { underTest = before }()
-			underTest.Producer, underTest.Batching = c.producer, c.batching
-			killLoop(t, c.kills)
-		})
+	if n, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("seed %d", seed)
+	b := testenv.NewPulsar(t)
+	for i, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { killLoop(t, b, k, kills, rand.New(rand.NewPCG(seed, uint64(i)))) })
 	}
 }
 
-func killLoop(t *testing.T, kills int) {
-	b := testenv.NewPulsar(t)
-	keep(t, b, "public/default", false)
-	topic := b.Topic()
+func killLoop(t *testing.T, b *testenv.PulsarBroker, k kind, kills int, rng *rand.Rand) {
+	topic := b.Topic() + "-" + k.name
 	dir := t.TempDir()
 	var paused, dead, zombies int
 	for i := range kills {
-		c := startChild(t, b, topic, dir, i, 0)
-		c.live()
-		switch what := rand.IntN(12); {
+		c := startChild(t, b, k, topic, dir, i, 0)
+		c.live(rng)
+		switch what := rng.IntN(12); {
 		case what < 3: // the broker stands still around the kill
 			paused++
 			b.Pause()
-			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 			c.kill(t)
 			b.Resume()
-		case what < 5 && underTest.Producer == ProducerWire: // the client waits for a minute for the name
+		case what < 5:
 			zombies++
 			c.signal(syscall.SIGSTOP)
-			next := startChild(t, b, topic, dir, 10000+i, 0)
-			next.live()
+			next := startChild(t, b, k, topic, dir, 10000+i, 0)
+			next.live(rng)
 			c.signal(syscall.SIGCONT)
-			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 			next.kill(t)
 			c.kill(t)
 		case i%10 == 9: // the broker dies, with or before the child
 			dead++
 			b.Kill()
-			if rand.IntN(2) == 0 {
+			if rng.IntN(2) == 0 {
 				c.kill(t)
 				b.Restart()
 			} else {
 				b.Restart()
-				time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
+				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 				c.kill(t)
 			}
 		default:
@@ -252,10 +257,10 @@ func killLoop(t *testing.T, kills int) {
 	for i := range stored {
 		total = max(total, sinktest.Seq(&stored[i])+20_000) // above what a dead child may have left in a socket
 	}
-	if n := cursorOf(dir); n <= 1 && kills > 3 {
+	if n, _ := cursorOf(dir); n <= 1 && kills > 3 {
 		t.Errorf("the cursor stayed at %d", n)
 	}
-	last := startChild(t, b, topic, dir, 99999, total)
+	last := startChild(t, b, k, topic, dir, 99999, total)
 	if err := last.cmd.Wait(); err != nil {
 		text, _ := os.ReadFile(last.log)
 		t.Fatalf("the last child: %v\n%.3000s", err, text)

@@ -2,6 +2,7 @@ package pulsar
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
@@ -158,6 +159,11 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 		l.mu.Unlock()
 		if l.s.closing.Load() {
 			return // Reset reports it
+		}
+		if strings.Contains(err.Error(), "TopicTerminated") {
+			// The broker lets a producer that it has refused so seem to hold the topic, and says that instead from then on, unless
+			// it is fenced out. Nobody can send there any more.
+			l.s.sink.opened.Delete(l.where)
 		}
 		if overtaken {
 			// Something of what followed may be stored: then this id is spent.

@@ -6,14 +6,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/sink"
 	"github.com/binlogmq/binlogmq/sink/sinktest"
 )
 
-// TestTLS sends over TLS with a token, and where the broker knows client certificates, with one of these.
-func TestTLS(t *testing.T) {
+// TestSecure sends over TLS with a token, and where the broker knows client certificates, with one of these; and without TLS
+// with tokens of less right.
+func TestSecure(t *testing.T) {
 	b := testenv.NewSecurePulsar(t,
 		"authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken,org.apache.pulsar.broker.authentication.AuthenticationProviderTls",
 		"superUserRoles=admin,localhost") // the certificate's name is its role
@@ -27,17 +32,17 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, producer := range map[string]string{"client": ProducerClient, "wire": ProducerWire} {
+	for _, k := range kinds {
 		for how, certificates := range map[string][]tls.Certificate{"token": nil, "certificate": {pair}} {
-			t.Run(name+" "+how, func(t *testing.T) {
-				o := options(b.PulsarBroker, name+how)
-				o.Producer, o.URL, o.AdminURL = producer, b.TLSURL, ""
+			t.Run(k.name+" "+how, func(t *testing.T) {
+				o := options(b.PulsarBroker, k, k.name+how)
+				o.URL, o.AdminURL = b.TLSURL, ""
 				o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: certificates}
 				if certificates == nil {
 					o.Token = b.Token("admin")
 				}
 				s := open(t, o)
-				topic := b.Topic()
+				topic := b.Topic() + "-" + k.name + "-" + how
 				r := sinktest.NewRecorder(nil)
 				msgs := sinktest.Messages(r, topic, 0, 1, 2000)
 				if _, err := s.Publish(within(t), msgs); err != nil {
@@ -51,5 +56,39 @@ func TestTLS(t *testing.T) {
 				}
 			})
 		}
+	}
+
+	grant := exec.Command("../../testenv/pulsar.sh", "admin", b.Dir, "POST", "namespaces/public/default/permissions/writer", `["produce"]`)
+	grant.Env = append(os.Environ(), "PULSAR_ADMIN_TOKEN="+b.Token("admin"))
+	if out, err := grant.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, k := range kinds {
+		t.Run(k.name+" rights", func(t *testing.T) {
+			o := options(b.PulsarBroker, k, "tokens")
+			o.Token, o.AdminURL = b.Token("writer"), ""
+			send(t, open(t, o), b.Topic()+"-"+k.name, 1, 10)
+
+			forged := b.Token("writer")
+			forged = forged[:len(forged)-8] + "AAAAAAAA"
+			for name, token := range map[string]string{"forged": forged, "without rights": b.Token("stranger")} {
+				o.Token = token
+				s := open(t, o)
+				r := sinktest.NewRecorder(nil)
+				if _, err := s.Publish(within(t), sinktest.Messages(r, b.Topic()+"-"+k.name, 0, 1, 1)); err != nil {
+					t.Fatal(err)
+				}
+				for s.Status().Err == nil {
+					time.Sleep(20 * time.Millisecond)
+				}
+				if err := s.Status().Err; !strings.Contains(err.Error(), "check the token") || strings.Contains(err.Error(), token) {
+					t.Errorf("%s: the status is %v", name, err)
+				}
+				found := s.Check(within(t))
+				if len(found) < 2 || found[1].Severity != sink.SeverityError || !strings.Contains(found[1].Remedy, "check the token") {
+					t.Errorf("%s: %+v", name, found)
+				}
+			}
+		})
 	}
 }

@@ -11,45 +11,12 @@ import (
 	"github.com/binlogmq/binlogmq/sink/sinktest"
 )
 
-// underTest says which producer the tests of this package use.
-var underTest struct {
-	Producer string
-	Batching bool
-}
-
-// TestWire runs what the client has to pass with our own producer, without and with batches.
-func TestWire(t *testing.T) {
-	for _, batching := range []bool{false, true} {
-		name := "unbatched"
-		if batching {
-			name = "batched"
-		}
-		t.Run(name, func(t *testing.T) {
-			before := underTest
-			underTest.Producer, underTest.Batching = ProducerWire, batching
-			defer func() { underTest = before }()
-			t.Run("Conformance", TestConformance)
-			t.Run("ReplayAfterRestart", TestReplayAfterRestart)
-			t.Run("Fenced", TestFenced)
-			t.Run("BrokerKilled", TestBrokerKilled)
-			t.Run("TopicLimitUnseen", TestTopicLimitUnseen)
-			t.Run("TopicLimitKnown", TestTopicLimitKnown)
-			t.Run("DeduplicationOff", TestDeduplicationOff)
-			t.Run("Check", TestCheck)
-			t.Run("Topics", TestTopics)
-			t.Run("Tokens", TestTokens)
-			t.Run("BrokerAwayAtFirst", TestBrokerAwayAtFirst)
-		})
-	}
-}
-
 // I8: a successor takes the topic over at once; who lost it sends nothing, does not take it
 // back, and goes on when the successor has gone.
 func TestWireTakeover(t *testing.T) {
 	b, ns := retained(t)
 	topic := "persistent://" + ns + "/t"
-	o := options(b, "takeover")
-	o.Producer, o.Batching = ProducerWire, true
+	o := options(b, kinds[2], "takeover")
 	old, next := open(t, o), open(t, o)
 	send(t, old, topic, 1, 10)
 	if _, err := next.Partitions(within(t), topic); err != nil {
@@ -96,21 +63,5 @@ func TestWireTakeover(t *testing.T) {
 	sinktest.CheckExact(t, "takeover", read(t, testClient(t, b), topic), sequences(1, 40))
 	if _, err := old.Publish(within(t), []sink.Message{}); err != nil || old.Status().Err != nil {
 		t.Error(err, old.Status().Err)
-	}
-}
-
-// BenchmarkBrokerWire is BenchmarkBroker with our own producer.
-func BenchmarkBrokerWire(b *testing.B) {
-	defer func(before bool) { underTest.Producer, underTest.Batching = "", before }(underTest.Batching)
-	underTest.Producer = ProducerWire
-	for _, batching := range []bool{false, true} {
-		name := "unbatched"
-		if batching {
-			name = "batched"
-		}
-		b.Run(name, func(b *testing.B) {
-			underTest.Batching = batching
-			BenchmarkBroker(b)
-		})
 	}
 }

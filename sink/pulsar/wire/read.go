@@ -106,6 +106,15 @@ func (r *scanner) scan(entries int64, visit func(*Stored) error) (all bool, err 
 	if ledger < 0 || entry < 0 {
 		return true, nil
 	}
+	if behind := r.f.bytes(3); behind != nil {
+		// Where this consumer begins. It is behind the last message when that was trimmed, which is named all the same.
+		if err := r.id.parse(behind); err != nil {
+			return false, err
+		}
+		if l, e := r.id.int(1, -1), r.id.int(2, -1); l > ledger || l == ledger && e >= entry {
+			return true, nil
+		}
+	}
 	request = r.c.ids.Add(1)
 	if err := r.send(cmdCloseConsumer, closeBody(looker, request)); err != nil {
 		return false, err
