@@ -74,8 +74,10 @@ func flakyLink(t *testing.T, to string) (addr string, cuts *atomic.Int64, mend f
 // TestLinkCutI4I7: the dump threads are killed over and over, in transactions far larger than the ring, the
 // program is killed too, and the sink falls behind: what was put before is not put again, and nothing is missing.
 func TestLinkCutI4I7(t *testing.T) {
+	t.Parallel()
 	for _, kind := range append(databases, "file positions") {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			rng := rand.New(rand.NewPCG(*seed, 2))
 			var db *testenv.Server
 			if kind == "file positions" {
@@ -86,14 +88,14 @@ func TestLinkCutI4I7(t *testing.T) {
 			first := &fileTarget{filepath.Join(t.TempDir(), "out.jsonl"), "canal-json"}
 			second := &fileTarget{filepath.Join(t.TempDir(), "second.jsonl"), "maxwell"}
 			r := newRun(t, db, first)
-			r.config = strings.Replace(r.config, "ring: { bytes: 1MiB, events: 512 }", "ring: { bytes: 1MiB, events: 16 }\n    detach_after: 200ms", 1)
+			r.config = strings.Replace(r.config, "ring: { bytes: 1MiB, events: 24 }", "ring: { bytes: 1MiB, events: 16 }\n    detach_after: 200ms", 1)
 			r.config = strings.Replace(r.config, "save_interval: 200ms", "save_interval: 0s", 1)
 			r.config += fmt.Sprintf("      - name: second\n        codec: maxwell\n        window: 1MiB\n        %s\n", second.sink())
 			link, broken, mend := flakyLink(t, db.Addr)
 			r.config = strings.Replace(r.config, db.Addr, link, 1)
 			p := process.Start(t, r.config)
 			p.AwaitReady()
-			ws := r.writers(30000)
+			ws := r.writers(2 * large)
 			cuts, kills := 0, 0
 			r.write(ws, 60, func() {
 				for i := range 10 {
@@ -121,52 +123,51 @@ func TestLinkCutI4I7(t *testing.T) {
 
 // TestDatabaseCrash: the source is killed while rows of it are on their way, and comes back.
 func TestDatabaseCrash(t *testing.T) {
-	for _, kind := range databases {
-		t.Run(kind, func(t *testing.T) {
-			db := testenv.NewMySQL(t, kind)
-			to := &fileTarget{filepath.Join(t.TempDir(), "out.jsonl"), "canal-json"}
-			r := newRun(t, db, to)
-			p := process.Start(t, r.config)
-			p.AwaitReady()
-			var all []*workload.Writer
-			const crashes = 2
-			for i := range crashes + 1 {
-				if i > 0 {
-					db.Kill() // with what the program has not read yet
-					db.Restart()
-				}
-				var ws []*workload.Writer
-				for range writers {
-					w := workload.NewWriter(db.Connect(""), r.schema, len(all), writers*(crashes+1), *seed)
-					w.Large = 20000
-					all, ws = append(all, w), append(ws, w)
-				}
-				r.write(ws, 40, nil)
+	perDatabase(t, func(t *testing.T, kind string) {
+		db := testenv.NewMySQL(t, kind)
+		to := &fileTarget{filepath.Join(t.TempDir(), "out.jsonl"), "canal-json"}
+		r := newRun(t, db, to)
+		p := process.Start(t, r.config)
+		p.AwaitReady()
+		var all []*workload.Writer
+		const crashes = 2
+		for i := range crashes + 1 {
+			if i > 0 {
+				db.Kill() // with what the program has not read yet
+				db.Restart()
 			}
-			r.settle(p)
-			p.Stop()
-			if c := r.verify(to, all, false); c.Repeated != 0 {
-				t.Errorf("%d messages arrived twice", c.Repeated)
+			var ws []*workload.Writer
+			for range writers {
+				w := workload.NewWriter(db.Connect(""), r.schema, len(all), writers*(crashes+1), *seed)
+				w.Large = large
+				all, ws = append(all, w), append(ws, w)
 			}
-		})
-	}
+			r.write(ws, 40, nil)
+		}
+		r.settle(p)
+		p.Stop()
+		if c := r.verify(to, all, false); c.Repeated != 0 {
+			t.Errorf("%d messages arrived twice", c.Repeated)
+		}
+	})
 }
 
 // TestSinksThatComeAndGo: brokers freeze and die in turn for longer than the ring waits, so that each sink again and
 // again falls behind, reads for itself and meets the ring.
 func TestSinksThatComeAndGo(t *testing.T) {
+	t.Parallel()
 	db := testenv.NewMySQL(t, "mysql")
 	cluster := testenv.NewKafka(t, 1)
 	pulsar := testenv.NewPulsar(t)
 	a := &kafkaTarget{cluster, testenv.Name(t), "canal-json"}
 	b := &pulsarTarget{pulsar, testenv.Name(t), "maxwell", ""}
 	r := newRun(t, db, a)
-	r.config = strings.Replace(r.config, "ring: { bytes: 1MiB, events: 512 }", "ring: { bytes: 1MiB, events: 512 }\n    detach_after: 300ms", 1)
+	r.config = strings.Replace(r.config, "events: 24 }", "events: 24 }\n    detach_after: 300ms", 1)
 	r.config += fmt.Sprintf("      - name: second\n        codec: %s\n        %s\n", b.codec(), b.sink())
 	p := process.Start(t, r.config)
 	p.AwaitReady()
-	ws := r.writers(10000)
-	r.write(ws, 200, func() {
+	ws := r.writers(large)
+	r.write(ws, 150, func() {
 		for i := range 4 {
 			time.Sleep(300 * time.Millisecond)
 			switch i {

@@ -53,7 +53,8 @@ type Writer struct {
 	rng    *rand.Rand
 	ver    int64
 	live   [3]map[int64]int64 // per keyed table: key number -> ver of the committed row
-	Large  int                // rows of the occasional large transaction; 0: none
+	tried  int                // transactions begun
+	Large  int                // rows of one transaction in largeEvery; 0: none
 
 	Changes int64 // row changes committed
 	Commits int64
@@ -88,7 +89,10 @@ func (w *Writer) Run(ctx context.Context, n int) error {
 	return nil
 }
 
-const keys = 400 // keys a writer and table
+const (
+	keys       = 400 // keys a writer and table
+	largeEvery = 60  // of so many transactions one is large
+)
 
 func (w *Writer) key() int64 { return int64(w.rng.IntN(keys)*w.n + w.id) }
 
@@ -118,7 +122,8 @@ func (w *Writer) Transaction() error {
 	if err := w.exec("BEGIN"); err != nil {
 		return err
 	}
-	if w.Large > 0 && w.rng.IntN(100) == 0 {
+	w.tried++
+	if w.Large > 0 && (w.tried+w.id*largeEvery/2)%largeEvery == largeEvery/4 {
 		n, err := w.large()
 		if err != nil {
 			return err
