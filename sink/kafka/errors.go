@@ -129,8 +129,11 @@ func backoff(n int) time.Duration {
 // produceBackoff is backoff for a Produce answered with code. The wait for
 // replicas or another transaction is short and common.
 func produceBackoff(code int16, n int) time.Duration {
-	if (code == codeNotEnoughReplicas || code == codeConcurrentTxns) && n <= 20 {
-		return time.Millisecond
+	if code == codeNotEnoughReplicas || code == codeConcurrentTxns {
+		if n <= 20 {
+			return time.Millisecond
+		}
+		n -= 20
 	}
 	return backoff(n)
 }

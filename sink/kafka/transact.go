@@ -43,6 +43,7 @@ type transactor struct {
 	bound   int       // waiting[:bound] ends with a source transaction
 
 	next      time.Time // no commit before, unless something presses
+	armed     time.Time // when the goroutine looks by itself; zero: never
 	pressed   bool      // the owner waits for room
 	flushing  bool      // somebody waits for all to be done
 	finishing bool      // the owner stops
@@ -185,6 +186,11 @@ func (t *transactor) settle() {
 	full := t.bytes >= t.ses.s.o.MaxTransactionBytes || t.pressed || t.flushing
 	if t.whole && (full || t.finishing || !now.Before(t.next)) || !t.whole && (full || now.Sub(t.started) >= t.ses.s.o.TransactionTimeout/2) {
 		t.close()
+		return
+	}
+	if due := t.due(); t.armed.IsZero() || due.Before(t.armed) {
+		t.armed = due
+		notify(t.wake)
 	}
 }
 
@@ -284,6 +290,7 @@ func (t *transactor) run() {
 		t.joining = nil
 		commit := t.closing && t.left == 0
 		due := t.due()
+		t.armed = due
 		giveUp := t.finishing && t.incomplete()
 		ended := ses.err != nil
 		ses.mu.Unlock()
@@ -397,6 +404,9 @@ func (t *transactor) persist(what string, f func() error) error {
 		if short && n <= 50 {
 			d = time.Millisecond // the markers of the last commit are being written
 		} else {
+			if short {
+				d = backoff(n - 50)
+			}
 			trouble(fmt.Errorf("kafka: %s: %w", what, err))
 			ses.logRetry(what, n, err)
 		}

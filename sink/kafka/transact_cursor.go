@@ -222,8 +222,13 @@ func (s *Sink) takeOver(ctx context.Context, co *coordinator) (t *takenOver, err
 	}
 	t = &takenOver{}
 	err = s.untilAnswered(ctx, "taking the transactional id over", func() error {
-		t.producerID, t.epoch, err = co.init(ctx)
-		return err
+		for n := 0; ; n++ {
+			t.producerID, t.epoch, err = co.init(ctx)
+			// The predecessor's transaction is being ended, which takes a moment.
+			if _, short := repeatable(err); !short || n == 100 || sleep(ctx, 5*time.Millisecond) != nil {
+				return err
+			}
+		}
 	})
 	if err != nil {
 		return nil, err
