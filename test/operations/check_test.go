@@ -50,7 +50,7 @@ func TestCheckMends(t *testing.T) {
 			s.table(t, db)
 			s.user, s.password = user(db), secret
 			file := s.file(t)
-			r := command(t, time.Minute, "", "check", "-c", file)
+			r := command(t, patience, "", "check", "-c", file)
 			if _, err := os.Stat(s.lines); err == nil {
 				t.Error("check leaves a file behind")
 			}
@@ -68,7 +68,7 @@ func TestCheckMends(t *testing.T) {
 				for _, q := range list {
 					db.Exec(q)
 				}
-				r = command(t, time.Minute, "", "check", "-c", file)
+				r = command(t, patience, "", "check", "-c", file)
 			}
 			if r.code != 0 || !strings.Contains(r.out, "\n0 errors, 0 warnings\n") {
 				t.Errorf("after all that it printed was run, check ends with %d and prints\n%s%s", r.code, r.out, r.errs)
@@ -78,7 +78,7 @@ func TestCheckMends(t *testing.T) {
 			// It runs beside the program, which it does not disturb.
 			p := process.Start(t, s.text())
 			p.AwaitReady()
-			if r := command(t, time.Minute, "", "check", "-c", file); r.code != 0 {
+			if r := command(t, patience, "", "check", "-c", file); r.code != 0 {
 				t.Errorf("beside the program: %d\n%s%s", r.code, r.out, r.errs)
 			}
 			if rep, _ := p.Report(); !rep.Healthy() || rep.Destinations[0].Reconnects != 0 {

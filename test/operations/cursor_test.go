@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/binlogmq/binlogmq/admin"
 	"github.com/binlogmq/binlogmq/internal/testenv"
@@ -40,9 +39,9 @@ func TestCursorCommands(t *testing.T) {
 		p := process.Start(t, s.text())
 		p.AwaitReady()
 		f()
-		p.Await(fmt.Sprint(n, " rows"), time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == int64(n) })
+		p.Await(fmt.Sprint(n, " rows"), patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == int64(n) })
 		// Reading takes no lock.
-		if r := command(t, time.Minute, "", "cursor", "show", "-c", s.file(t)); r.code != 0 {
+		if r := command(t, patience, "", "cursor", "show", "-c", s.file(t)); r.code != 0 {
 			t.Errorf("cursor show beside the running program: %d %s", r.code, r.errs)
 		}
 		p.Stop()
@@ -53,7 +52,7 @@ func TestCursorCommands(t *testing.T) {
 	}
 	cursor := func(code int, stdin string, args ...string) result {
 		t.Helper()
-		r := command(t, time.Minute, stdin, append(append([]string{"cursor"}, args...), "-c", s.file(t))...)
+		r := command(t, patience, stdin, append(append([]string{"cursor"}, args...), "-c", s.file(t))...)
 		if r.code != code {
 			t.Fatalf("cursor %v: exit code %d, not %d\n%s%s", args, r.code, code, r.out, r.errs)
 		}
@@ -62,7 +61,7 @@ func TestCursorCommands(t *testing.T) {
 	}
 	show := func() string { t.Helper(); return cursor(0, "", "show").out }
 
-	r := command(t, time.Minute, "", "cursor", "show", "-c", s.file(t))
+	r := command(t, patience, "", "cursor", "show", "-c", s.file(t))
 	holds(t, "cursor show before the first start", r.out+r.errs, s.meta)
 
 	file, offset := end(t, db)

@@ -71,7 +71,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	p := process.Start(t, text)
 	base := "http://" + p.Admin()
 	p.AwaitReady()
-	p.Await("a known lag", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].LagKnown && r.Healthy() })
+	p.Await("a known lag", patience, func(r *admin.Report) bool { return r.Destinations[0].LagKnown && r.Healthy() })
 
 	lowest, highest := map[string]float64{}, map[string]float64{}
 	look := func() map[string]float64 {
@@ -86,7 +86,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	}
 	until := func(what string, f func(m map[string]float64) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 			m := look()
 			if f(m) {
 				return

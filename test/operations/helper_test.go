@@ -26,6 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience bounds every wait for something that must come; nobody times it, so a busy host may take its time.
+const patience = 3 * time.Minute
+
 // secret stands for every password; no output may hold it.
 const secret = "s3cr3t-Wort"
 
@@ -156,7 +159,7 @@ func holds(t *testing.T, what, text string, wants ...string) {
 // refused runs the program, which must end with code 1 and say so in its last line.
 func (s *setup) refused(t *testing.T, wants ...string) result {
 	t.Helper()
-	r := command(t, time.Minute, "", "run", "-c", s.file(t))
+	r := command(t, patience, "", "run", "-c", s.file(t))
 	s.refusal(t, r.code, r.errs, wants...)
 	return r
 }
@@ -213,7 +216,7 @@ func faultsOf(r *admin.Report) string {
 // green waits until everything works and is done.
 func green(t *testing.T, p *process.Child) {
 	t.Helper()
-	p.Await("green health and nothing left to do", time.Minute, func(r *admin.Report) bool {
+	p.Await("green health and nothing left to do", patience, func(r *admin.Report) bool {
 		d := r.Destinations[0]
 		for _, s := range d.Sinks {
 			if s.Behind != 0 {

@@ -51,7 +51,7 @@ func TestKafkaFaults(t *testing.T) {
 		p := process.Start(t, s.text())
 		p.AwaitReady()
 		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
-		red(t, p, time.Minute, topic, "does not exist", "kafka-topics.sh", "--create")
+		red(t, p, patience, topic, "does not exist", "kafka-topics.sh", "--create")
 		quiet(t, p, 3*time.Second, 6)
 		k.CreateTopic(topic, 1)
 		green(t, p)
@@ -72,7 +72,7 @@ func TestKafkaFaults(t *testing.T) {
 		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
 		db.Exec("INSERT INTO " + table + " VALUES (2, REPEAT('x', 200000))")
 		db.Exec("INSERT INTO " + table + " VALUES (3, 'c')")
-		red(t, p, time.Minute, topic, "larger than the topic allows", "kafka-configs.sh", "max.message.bytes=")
+		red(t, p, patience, topic, "larger than the topic allows", "kafka-configs.sh", "max.message.bytes=")
 		quiet(t, p, 3*time.Second, 6)
 		if n := kafkaRows(t, k, topic); n != 1 {
 			t.Errorf("%d records, not the one before the large row", n)
@@ -112,7 +112,7 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 	p := process.Start(t, strings.Replace(s.text(), "stop_timeout: 5s", "stop_timeout: 100s", 1))
 	p.AwaitReady()
 	db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
-	red(t, p, time.Minute, address, "check")
+	red(t, p, patience, address, "check")
 	quiet(t, p, 3*time.Second, 8)
 	// Lag is true: it grows while nothing is confirmed.
 	before, _ := p.Report()
@@ -125,7 +125,7 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 	green(t, p)
 	kill()
 	db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
-	red(t, p, time.Minute, address, "check")
+	red(t, p, patience, address, "check")
 
 	// The first signal waits for stop_timeout at most, the second ends it at once.
 	begun := time.Now()
@@ -146,7 +146,7 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 
 	p = process.Start(t, s.text())
 	p.AwaitReady()
-	red(t, p, time.Minute, address, "check")
+	red(t, p, patience, address, "check")
 	p.Signal(terminate)
 	if code := p.Wait(2 * time.Minute); code != 0 { // stop_timeout is 5 s
 		t.Errorf("exit code %d", code)
@@ -156,7 +156,7 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 	restart()
 	p = process.Start(t, s.text())
 	p.AwaitReady()
-	p.Await("the last row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages > 0 })
+	p.Await("the last row", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages > 0 })
 	green(t, p)
 	p.Stop()
 }
@@ -197,7 +197,7 @@ func TestPulsarFaults(t *testing.T) {
 		p := process.Start(t, s.text())
 		p.AwaitReady()
 		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
-		red(t, p, time.Minute, topic, "does not exist", "pulsar-admin topics create")
+		red(t, p, patience, topic, "does not exist", "pulsar-admin topics create")
 		quiet(t, p, 3*time.Second, 6)
 		p.Stop()
 		neat(t, p.Log())
@@ -221,7 +221,7 @@ func TestPulsarFaults(t *testing.T) {
 		p.AwaitReady()
 		db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
 		db.Exec("INSERT INTO " + table + " VALUES (2, REPEAT('x', 6000000))")
-		red(t, p, time.Minute, topic, "larger", "maxMessageSize")
+		red(t, p, patience, topic, "larger", "maxMessageSize")
 		quiet(t, p, 3*time.Second, 6)
 		p.Stop()
 		neat(t, p.Log())
@@ -260,7 +260,7 @@ func TestLostCursors(t *testing.T) {
 		for i := range 5 - life {
 			db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, 'x')", table, 10*life+i))
 		}
-		p.Await("the rows", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == int64(5-life) })
+		p.Await("the rows", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == int64(5-life) })
 		p.Stop()
 		if err := os.RemoveAll(s.meta); err != nil {
 			t.Fatal(err)

@@ -106,14 +106,14 @@ func stopsAt(t *testing.T, db *testenv.Server, change func(s *setup), statements
 	p := process.Start(t, s.text())
 	p.AwaitReady()
 	db.Exec("INSERT INTO " + table + " VALUES (1, 'before')")
-	p.Await("the row before", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+	p.Await("the row before", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
 	c := db.Connect("")
 	for _, q := range statements(table) {
 		if _, err := c.Execute(q); err != nil {
 			t.Fatalf("%s: %v", q, err)
 		}
 	}
-	code := p.Wait(time.Minute)
+	code := p.Wait(patience)
 	s.refusal(t, code, p.Log(), wants...)
 	if n := len(s.rows(t, "t")); n != 1 {
 		t.Errorf("%d rows are published, not the 1 before the fault", n)
@@ -198,7 +198,7 @@ func positionGone(t *testing.T, db *testenv.Server) {
 		p := process.Start(t, s.text())
 		p.AwaitReady()
 		db.Exec("INSERT INTO " + table + " VALUES (1, 'before')")
-		p.Await("the row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+		p.Await("the row", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
 		p.Stop()
 		return s, table
 	}
@@ -207,7 +207,7 @@ func positionGone(t *testing.T, db *testenv.Server) {
 		p := process.Start(t, s.text())
 		p.AwaitReady()
 		db.Exec("INSERT INTO " + table + " VALUES (100, 'after')")
-		p.Await("the row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+		p.Await("the row", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
 		p.Stop()
 		risingSequences(t, s.rows(t, "t"))
 		if n := len(s.rows(t, "t")); n != 2 {
@@ -231,7 +231,7 @@ func positionGone(t *testing.T, db *testenv.Server) {
 			s.refused(t, "binlogmq cursor set")
 		} else {
 			db.Exec("RESET BINARY LOGS AND GTIDS")
-			r := command(t, time.Minute, "", "run", "-c", s.file(t))
+			r := command(t, patience, "", "run", "-c", s.file(t))
 			if n := len(loud(r.errs)); r.code != 1 || n > 10 { // a replica just promoted would be given some seconds
 				t.Errorf("exit code %d, %d loud lines", r.code, n)
 			}
@@ -245,7 +245,7 @@ func positionGone(t *testing.T, db *testenv.Server) {
 // purge purges all files before this one. MariaDB keeps a file while it has not noticed that a replica has left it.
 func purge(t *testing.T, db *testenv.Server, file string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		db.Exec("PURGE BINARY LOGS TO '" + file + "'")
 		if db.Query("SHOW BINARY LOGS")[0][0] == file {
 			return
@@ -259,7 +259,7 @@ func purge(t *testing.T, db *testenv.Server, file string) {
 // moveTo moves the cursor, as the messages advise.
 func moveTo(t *testing.T, s *setup, at string) {
 	t.Helper()
-	r := command(t, time.Minute, "", "cursor", "set", "-c", s.file(t), "--at", at, "--yes")
+	r := command(t, patience, "", "cursor", "set", "-c", s.file(t), "--at", at, "--yes")
 	if r.code != 0 {
 		t.Fatalf("cursor set: %d %s%s", r.code, r.out, r.errs)
 	}
@@ -273,7 +273,7 @@ func TestSourceAway(t *testing.T) {
 		s := newSetup(t, nil)
 		s.address, s.user, s.password = "no-such-host.invalid:3306", "repl", secret
 		p := process.Start(t, s.text())
-		red(t, p, time.Minute, "no-such-host.invalid", "check address, port")
+		red(t, p, patience, "no-such-host.invalid", "check address, port")
 		p.Stop()
 		neat(t, p.Log())
 	})
@@ -283,7 +283,7 @@ func TestSourceAway(t *testing.T) {
 		table := s.table(t, db)
 		db.Stop()
 		p := process.Start(t, s.text())
-		red(t, p, time.Minute, db.Addr, "connection refused", "whether the server runs")
+		red(t, p, patience, db.Addr, "connection refused", "whether the server runs")
 		quiet(t, p, 3*time.Second, 8)
 		db.Restart()
 		p.AwaitReady()
@@ -291,12 +291,12 @@ func TestSourceAway(t *testing.T) {
 		green(t, p)
 		// Once more in the middle.
 		db.Stop()
-		red(t, p, time.Minute, db.Addr)
+		red(t, p, patience, db.Addr)
 		quiet(t, p, 3*time.Second, 8)
 		db.Restart()
 		p.AwaitReady()
 		db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
-		p.Await("the rows", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 2 })
+		p.Await("the rows", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 2 })
 		green(t, p)
 		p.Stop()
 		neat(t, p.Log())

@@ -45,7 +45,7 @@ func TestConfigurationRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := writeFile(t, c.text)
 			for _, args := range [][]string{{"run"}, {"check"}, {"cursor", "show"}} {
-				r := command(t, time.Minute, "", append(args, "-c", file)...)
+				r := command(t, patience, "", append(args, "-c", file)...)
 				if r.code != 2 {
 					t.Errorf("%s: exit code %d", args, r.code)
 				}
@@ -57,7 +57,7 @@ func TestConfigurationRefused(t *testing.T) {
 		})
 	}
 	t.Run("no file", func(t *testing.T) {
-		r := command(t, time.Minute, "", "run", "-c", "/no/such/file.yaml")
+		r := command(t, patience, "", "run", "-c", "/no/such/file.yaml")
 		if r.code != 2 {
 			t.Errorf("exit code %d", r.code)
 		}
@@ -83,14 +83,14 @@ func TestCannotBegin(t *testing.T) {
 		s := *s
 		s.more = ""
 		text := strings.Replace(s.text(), "password:", "tls: { ca: /no/such/ca.pem }, password:", 1)
-		r := command(t, time.Minute, "", "run", "-c", writeFile(t, text))
+		r := command(t, patience, "", "run", "-c", writeFile(t, text))
 		s.refusal(t, r.code, r.errs, "destination shop", "source.tls.ca", "/no/such/ca.pem")
 	})
 	t.Run("CA file without certificate", func(t *testing.T) {
 		s := *s
 		ca := writeFile(t, "no certificate")
 		text := strings.Replace(s.text(), "password:", fmt.Sprintf("tls: { ca: %q }, password:", ca), 1)
-		r := command(t, time.Minute, "", "run", "-c", writeFile(t, text))
+		r := command(t, patience, "", "run", "-c", writeFile(t, text))
 		s.refusal(t, r.code, r.errs, "destination shop", "source.tls.ca", ca, "PEM")
 	})
 	t.Run("meta directory is a file", func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestCannotBegin(t *testing.T) {
 	t.Run("meta directory is in use", func(t *testing.T) {
 		p := process.Start(t, s.text())
 		s.refused(t, s.meta, fmt.Sprintf("in use by process %d", p.PID()), "meta.file.directory")
-		r := command(t, time.Minute, "yes\n", "cursor", "set", "-c", s.file(t), "--at", "latest")
+		r := command(t, patience, "yes\n", "cursor", "set", "-c", s.file(t), "--at", "latest")
 		if r.code != 1 {
 			t.Errorf("cursor set beside the running program: exit code %d", r.code)
 		}
@@ -148,8 +148,8 @@ func TestFullDisk(t *testing.T) {
 	filler := filepath.Join(s.meta, "filler")
 	fill(t, filler)
 	db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
-	red(t, p, time.Minute, s.meta, "no space left", "make room in")
-	p.Await("an ageing cursor", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].CursorAge > 1 })
+	red(t, p, patience, s.meta, "no space left", "make room in")
+	p.Await("an ageing cursor", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].CursorAge > 1 })
 	quiet(t, p, 2*time.Second, 3)
 	p.Kill()
 	if n := len(s.rows(t, "t")); n != 2 {
@@ -163,7 +163,7 @@ func TestFullDisk(t *testing.T) {
 	// The row whose cursor was not saved is repeated under the number that it had.
 	p = process.Start(t, s.text())
 	p.AwaitReady()
-	p.Await("the repeated row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 1 })
+	p.Await("the repeated row", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 1 })
 	green(t, p)
 	p.Stop()
 	rows := s.rows(t, "t")
@@ -175,9 +175,9 @@ func TestFullDisk(t *testing.T) {
 	p.AwaitReady()
 	fill(t, filler)
 	db.Exec("INSERT INTO " + table + " VALUES (3, 'c')")
-	red(t, p, time.Minute, "no space left")
+	red(t, p, patience, "no space left")
 	p.Signal(terminate)
-	s.refusal(t, p.Wait(time.Minute), p.Log(), s.meta, "no space left")
+	s.refusal(t, p.Wait(patience), p.Log(), s.meta, "no space left")
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestDamagedCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refused(t, files[0], "checksum", "binlogmq cursor set")
-	r := command(t, time.Minute, "", "cursor", "show", "-c", s.file(t))
+	r := command(t, patience, "", "cursor", "show", "-c", s.file(t))
 	if r.code != 1 {
 		t.Errorf("cursor show: exit code %d", r.code)
 	}
@@ -229,7 +229,7 @@ func TestDamagedCursor(t *testing.T) {
 	p = process.Start(t, s.text())
 	p.AwaitReady()
 	db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
-	p.Await("the row", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 1 })
+	p.Await("the row", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 1 })
 	green(t, p)
 	p.Stop()
 	if rows := s.rows(t, "t"); len(rows) != 2 {

@@ -203,7 +203,7 @@ func (c *Child) Signal(s os.Signal) {
 func (c *Child) Stop() {
 	c.t.Helper()
 	c.Signal(syscall.SIGTERM)
-	if code := c.Wait(time.Minute); code != 0 {
+	if code := c.Wait(3 * time.Minute); code != 0 {
 		c.t.Fatalf("exit code %d after SIGTERM", code)
 	}
 }
@@ -212,7 +212,7 @@ func (c *Child) Stop() {
 func (c *Child) Kill() {
 	c.t.Helper()
 	c.Signal(syscall.SIGKILL)
-	c.Wait(time.Minute)
+	c.Wait(3 * time.Minute)
 }
 
 // Wait returns the exit code, -1 after a signal.
@@ -270,7 +270,7 @@ func (c *Child) Await(what string, atMost time.Duration, f func(*admin.Report) b
 // AwaitReady waits until every source is connected.
 func (c *Child) AwaitReady() {
 	c.t.Helper()
-	c.Await("readiness", time.Minute, (*admin.Report).Ready)
+	c.Await("readiness", 3*time.Minute, (*admin.Report).Ready)
 }
 
 // AwaitAcknowledged waits until the first destination has read the source's log up to a
