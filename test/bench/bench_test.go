@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/go-mysql-org/go-mysql/replication"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -164,7 +168,7 @@ func TestFigures(t *testing.T) {
 	path := filepath.Join(db.Dir, "data", file)
 	t.Run("decode", func(t *testing.T) { decodeFigures(t, db, path) })
 	t.Run("usual", func(t *testing.T) { usualFigures(t, path) })
-	t.Run("kafka", func(t *testing.T) { programFigures(t, db, schemaName, file, from) })
+	t.Run("program", func(t *testing.T) { programFigures(t, db, schemaName, file, from) })
 }
 
 func decodeFigures(t *testing.T, db *testenv.Server, path string) {
@@ -248,136 +252,234 @@ destinations:
 `, filepath.Join(t.TempDir(), "meta"), db.Addr, db.ReplUser, db.ReplPassword, schemaName, start, sink)
 }
 
+// mode is one way to publish.
+type mode struct {
+	name   string
+	keys   func(b *brokers, topic string) string // of the sink
+	create func(b *brokers, topic string)
+	topic  string // prefix
+}
+
+// brokers are what all modes share.
+type brokers struct {
+	kafka  *testenv.KafkaCluster
+	pulsar *testenv.PulsarBroker
+}
+
+func kafkaMode(name, codec, delivery string, partitions int) mode {
+	return mode{
+		name: name,
+		keys: func(b *brokers, topic string) string {
+			return fmt.Sprintf("codec: %s\n        kafka: { brokers: [%q], delivery: %s }\n        topic: %q", codec, b.kafka.Bootstrap[0], delivery, topic)
+		},
+		create: func(b *brokers, topic string) { b.kafka.CreateTopic(topic, partitions) },
+	}
+}
+
+func pulsarMode(name, producer string, batching bool) mode {
+	return mode{
+		name:  name,
+		topic: "persistent://public/default/",
+		keys: func(b *brokers, topic string) string {
+			return fmt.Sprintf("codec: canal-json\n        pulsar: { url: %q, producer: %s, batching: %t }\n        topic: %q", b.pulsar.URL, producer, batching, topic)
+		},
+		create: func(*brokers, string) {},
+	}
+}
+
+// modes are measured in turn, rounds times, so that what else the machine does falls on all of them.
+var modes = []mode{
+	kafkaMode("kafka_maxwell_1p", "maxwell", "at_least_once", 1),
+	kafkaMode("kafka_canal_json_1p", "canal-json", "at_least_once", 1),
+	kafkaMode("kafka_canal_json_8p", "canal-json", "at_least_once", 8),
+	kafkaMode("kafka_canal_json_8p_sequenced", "canal-json", "sequenced", 8),
+	kafkaMode("kafka_canal_json_8p_transactional", "canal-json", "transactional", 8),
+	pulsarMode("pulsar_wire", "wire", false),
+	pulsarMode("pulsar_wire_batching", "wire", true),
+	pulsarMode("pulsar_client", "client", false),
+}
+
+var rounds = atLeast("BINLOGMQ_BENCH_ROUNDS", 3)
+
+// only, if set, is a pattern that names of modes must match.
+var only = regexp.MustCompile(os.Getenv("BINLOGMQ_BENCH_MODES"))
+
 func programFigures(t *testing.T, db *testenv.Server, schemaName, file string, from int64) {
-	cluster := testenv.NewKafka(t, 1)
-	for _, run := range []struct {
-		name, codec string
-		partitions  int
-		delivery    string
-	}{
-		{"kafka_maxwell_1p", "maxwell", 1, "at_least_once"}, {"kafka_canal_json_1p", "canal-json", 1, "at_least_once"},
-		{"kafka_canal_json_8p", "canal-json", 8, "at_least_once"}, {"kafka_canal_json_8p_sequenced", "canal-json", 8, "sequenced"},
-	} {
-		name := run.name
-		cluster.CreateTopic(name, run.partitions)
-		begin := time.Now()
-		p := process.Start(t, config(t, db, schemaName, fmt.Sprintf("%s:%d", file, from),
-			fmt.Sprintf("codec: %s\n        kafka: { brokers: [%q], delivery: %s }\n        topic: %q", run.codec, cluster.Bootstrap[0], run.delivery, name)))
-		var first time.Time
-		var firstRows int64
-		var peak float64
-		var end time.Time
-		p.Await("all rows in Kafka", 10*time.Minute, func(r *admin.Report) bool {
-			s := r.Destinations[0].Sinks[0]
-			peak = max(peak, rss(p.PID()))
-			if first.IsZero() && s.Rows > 0 {
-				first, firstRows = time.Now(), s.Rows
+	b := &brokers{kafka: testenv.NewKafka(t, 1), pulsar: testenv.NewPulsar(t)}
+	used, rate := map[string][]float64{}, map[string][]float64{}
+	for round := range rounds {
+		for _, m := range modes {
+			if !only.MatchString(m.name) {
+				continue
 			}
-			end = time.Now()
-			return s.Rows >= int64(rows)
-		})
-		c := childCPU(t, p.PID())
-		r, _ := p.Report()
-		p.Stop()
-		figure(name+"_bytes_per_row", float64(r.Destinations[0].Sinks[0].Bytes)/float64(rows), "bytes")
-		figure(name+"_rows", float64(int64(rows)-firstRows)/end.Sub(first).Seconds(), "rows/s")
-		figure(name+"_rows_with_start", float64(rows)/end.Sub(begin).Seconds(), "rows/s")
-		figure(name+"_cpu", c.Seconds()*1e6/float64(rows), "cpu-s/1M-rows")
-		figure(name+"_rss_peak", peak, "MiB")
-	}
-}
-
-// childCPU is the processor time of a process so far.
-func childCPU(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	user, _ := strconv.ParseInt(f[11], 10, 64)
-	system, _ := strconv.ParseInt(f[12], 10, 64)
-	const ticks = 100 // USER_HZ on Linux
-	return time.Duration(user+system) * time.Second / ticks
-}
-
-// rss is the resident memory of a process in MiB at its highest.
-func rss(pid int) float64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, _ := strconv.ParseFloat(strings.Fields(v)[0], 64)
-			return kib / 1024
+			topic := fmt.Sprintf("%s%s_%d", m.topic, m.name, round)
+			m.create(b, topic)
+			begin := time.Now()
+			p := process.Start(t, config(t, db, schemaName, fmt.Sprintf("%s:%d", file, from), m.keys(b, topic)))
+			var first, end time.Time
+			var firstRows int64
+			p.Await("all rows at the broker", 20*time.Minute, func(r *admin.Report) bool {
+				s := r.Destinations[0].Sinks[0]
+				if first.IsZero() && s.Rows > 0 {
+					first, firstRows = time.Now(), s.Rows
+				}
+				end = time.Now()
+				if s.Rows >= int64(rows) {
+					return true
+				}
+				time.Sleep(80 * time.Millisecond) // asking costs the program time that is not the sink's
+				return false
+			})
+			c := p.CPU()
+			_, peak := p.Memory()
+			r, _ := p.Report()
+			p.Stop()
+			used[m.name] = append(used[m.name], c.Seconds()*1e6/float64(rows))
+			rate[m.name] = append(rate[m.name], float64(int64(rows)-firstRows)/end.Sub(first).Seconds())
+			if round == rounds-1 {
+				figure(m.name+"_bytes_per_row", float64(r.Destinations[0].Sinks[0].Bytes)/float64(rows), "bytes")
+				figure(m.name+"_rows", middle(rate[m.name]), "rows/s")
+				figure(m.name+"_rows_with_start", float64(rows)/end.Sub(begin).Seconds(), "rows/s")
+				figure(m.name+"_cpu", middle(used[m.name]), "cpu-s/1M-rows")
+				figure(m.name+"_rss_peak", float64(peak)/(1<<20), "MiB")
+			}
 		}
 	}
-	return 0
+	ratio := func(a, b string) {
+		if len(used[a]) == 0 || len(used[b]) == 0 {
+			return
+		}
+		figure(a+"_cpu_over_"+b, middle(used[a])/middle(used[b]), "times")
+		figure(a+"_rows_over_"+b, middle(rate[a])/middle(rate[b]), "times")
+	}
+	ratio("kafka_canal_json_8p_sequenced", "kafka_canal_json_8p")
+	ratio("kafka_canal_json_8p_transactional", "kafka_canal_json_8p")
+	ratio("pulsar_wire", "pulsar_client")
+	ratio("pulsar_wire_batching", "pulsar_client")
+}
+
+// middle returns the median.
+func middle(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
 }
 
 // TestLatency measures from just before the INSERT to a consumer, at 2,000 rows/s.
 func TestLatency(t *testing.T) {
 	db := testenv.NewMySQL(t, "mysql")
-	cluster := testenv.NewKafka(t, 1)
-	latency(t, db, cluster, "latency", "at_least_once")
-	latency(t, db, cluster, "latency_sequenced", "sequenced")
+	b := &brokers{kafka: testenv.NewKafka(t, 1), pulsar: testenv.NewPulsar(t, "managedLedgerNewEntriesCheckDelayInMillis=0")}
+	for _, m := range []mode{
+		kafkaMode("latency_kafka", "canal-json", "at_least_once", 1),
+		kafkaMode("latency_kafka_sequenced", "canal-json", "sequenced", 1),
+		kafkaMode("latency_kafka_transactional", "canal-json", "transactional", 1),
+		pulsarMode("latency_pulsar_wire", "wire", false),
+		pulsarMode("latency_pulsar_wire_batching", "wire", true),
+		pulsarMode("latency_pulsar_client", "client", false),
+	} {
+		if only.MatchString(m.name) {
+			t.Run(m.name, func(t *testing.T) { latency(t, db, b, m) })
+		}
+	}
 }
 
-func latency(t *testing.T, db *testenv.Server, cluster *testenv.KafkaCluster, name, delivery string) {
+// received is what a consumer got, when it got it.
+type received func(value, commitTime []byte)
+
+// consume reads a Kafka topic, committed messages only, or a Pulsar one until f is content.
+func consume(t *testing.T, ctx context.Context, b *brokers, m mode, topic string, take received, enough func() bool) {
+	if m.topic == "" {
+		c := must(kgo.NewClient(kgo.SeedBrokers(b.kafka.Bootstrap...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100*time.Millisecond)))
+		defer c.Close()
+		for !enough() {
+			f := c.PollFetches(ctx)
+			if err := f.Err(); err != nil {
+				t.Fatal(err)
+			}
+			f.EachRecord(func(r *kgo.Record) {
+				for _, h := range r.Headers {
+					if h.Key == "commit_time" {
+						take(r.Value, h.Value)
+					}
+				}
+			})
+		}
+		return
+	}
+	client := must(pulsar.NewClient(pulsar.ClientOptions{URL: b.pulsar.URL, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))}))
+	defer client.Close()
+	r := must(client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(), ReceiverQueueSize: 1000}))
+	defer r.Close()
+	for !enough() {
+		msg, err := r.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(msg.Payload(), []byte(msg.Properties()["commit_time"]))
+	}
+}
+
+func latency(t *testing.T, db *testenv.Server, b *brokers, m mode) {
 	schemaName := db.Database()
 	db.Exec("CREATE TABLE `" + schemaName + "`.orders (id BIGINT PRIMARY KEY, sent BIGINT NOT NULL, pad VARCHAR(200) NOT NULL)")
-	cluster.CreateTopic(name, 1)
-	p := process.Start(t, config(t, db, schemaName, "latest", fmt.Sprintf("kafka: { brokers: [%q], delivery: %s }\n        topic: %s\n        headers: [seq, commit_time]", cluster.Bootstrap[0], delivery, name)))
+	topic := m.topic + m.name
+	m.create(b, topic)
+	p := process.Start(t, config(t, db, schemaName, "latest", m.keys(b, topic)+"\n        headers: [seq, commit_time]"))
 	p.AwaitReady()
-	consumer := must(kgo.NewClient(kgo.SeedBrokers(cluster.Bootstrap...), kgo.ConsumeTopics(name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond)))
-	defer consumer.Close()
 
 	seconds := atLeast("BINLOGMQ_BENCH_SECONDS", 30)
 	const perSecond, group = 2000, 4
 	total := seconds * perSecond
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds+120)*time.Second)
+	defer cancel()
+	writer := db.Connect("")
+	failed := make(chan error, 1)
+	insert := func(n, rows int) error {
+		var q strings.Builder
+		fmt.Fprintf(&q, "INSERT INTO `%s`.orders VALUES ", schemaName)
+		now := time.Now().UnixMicro()
+		for i := range rows {
+			if i > 0 {
+				q.WriteByte(',')
+			}
+			fmt.Fprintf(&q, "(%d,%d,'%s')", n+i, now, pad)
+		}
+		_, err := writer.Execute(q.String())
+		return err
+	}
+	// A topic of Pulsar begins with its first message.
+	if err := insert(-1, 1); err != nil {
+		t.Fatal(err)
+	}
+	p.Await("the first row at the broker", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
 	go func() {
-		c := db.Connect("")
-		pad := strings.Repeat("x", 180)
+		defer close(failed)
 		begin := time.Now()
 		for n := 0; n < total; n += group {
 			time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / perSecond)))
-			var b strings.Builder
-			fmt.Fprintf(&b, "INSERT INTO `%s`.orders VALUES ", schemaName)
-			now := time.Now().UnixMicro()
-			for i := range group {
-				if i > 0 {
-					b.WriteByte(',')
-				}
-				fmt.Fprintf(&b, "(%d,%d,'%s')", n+i, now, pad)
-			}
-			if _, err := c.Execute(b.String()); err != nil {
-				panic(err)
+			if err := insert(n, group); err != nil {
+				failed <- err
+				cancel()
+				return
 			}
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds+60)*time.Second)
-	defer cancel()
 	var whole, commit []float64
-	c := childCPU(t, p.PID())
+	c := p.CPU()
 	begin := time.Now()
-	for len(whole) < total {
-		f := consumer.PollFetches(ctx)
-		if err := f.Err(); err != nil {
+	consume(t, ctx, b, m, topic, func(value, commitTime []byte) {
+		now := time.Now().UnixMicro()
+		var v struct{ Data []struct{ Sent string } }
+		if err := json.Unmarshal(value, &v); err != nil {
 			t.Fatal(err)
 		}
-		now := time.Now().UnixMicro()
-		f.EachRecord(func(r *kgo.Record) {
-			var m struct{ Data []struct{ Sent string } }
-			if err := json.Unmarshal(r.Value, &m); err != nil {
-				t.Fatal(err)
-			}
-			whole = append(whole, float64(now-must(strconv.ParseInt(m.Data[0].Sent, 10, 64)))/1000)
-			for _, h := range r.Headers {
-				if h.Key == "commit_time" {
-					commit = append(commit, float64(now-must(strconv.ParseInt(string(h.Value), 10, 64)))/1000)
-				}
-			}
-		})
+		whole = append(whole, float64(now-must(strconv.ParseInt(v.Data[0].Sent, 10, 64)))/1000)
+		commit = append(commit, float64(now-must(strconv.ParseInt(string(commitTime), 10, 64)))/1000)
+	}, func() bool { return len(whole) > total })
+	if err := <-failed; err != nil {
+		t.Fatal(err)
 	}
-	used := (childCPU(t, p.PID()) - c).Seconds() / time.Since(begin).Seconds() * 100
+	used := (p.CPU() - c).Seconds() / time.Since(begin).Seconds() * 100
 	show := func(name string, v []float64) {
 		v = v[min(len(v)/10, 4000):] // the first seconds warm up the broker's JVM
 		slices.Sort(v)
@@ -385,12 +487,15 @@ func latency(t *testing.T, db *testenv.Server, cluster *testenv.KafkaCluster, na
 		figure(name+"_p99", v[len(v)*99/100], "ms")
 		figure(name+"_max", v[len(v)-1], "ms")
 	}
-	show(name+"_insert_to_consumer", whole)
-	show(name+"_commit_to_consumer", commit)
-	figure(name+"_run_cpu", used, "%-of-a-core")
-	figure(name+"_run_rss", rss(p.PID()), "MiB")
+	show(m.name+"_insert_to_consumer", whole)
+	show(m.name+"_commit_to_consumer", commit)
+	figure(m.name+"_run_cpu", used, "%-of-a-core")
+	_, peak := p.Memory()
+	figure(m.name+"_run_rss", float64(peak)/(1<<20), "MiB")
 	p.Stop()
 }
+
+var pad = strings.Repeat("x", 180)
 
 // TestStart measures from the start of the process to readiness.
 func TestStart(t *testing.T) {
