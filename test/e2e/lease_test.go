@@ -1,0 +1,155 @@
+//go:build integration
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+// node is one of the processes that share a destination, with a link of its own to ZooKeeper.
+type node struct {
+	*process.Child
+	name string
+	link *toxiproxy.Proxy
+}
+
+// nodes starts processes that share the run's destination. A session lasts 4 s.
+func (r *run) nodes(names ...string) []*node {
+	r.t.Helper()
+	z := testenv.ZooKeeper(r.t)
+	root := "/binlogmq-test/" + testenv.Name(r.t)
+	var all []*node
+	for i, name := range names {
+		link := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), name, "127.0.0.1:0", z.Servers[0])
+		if err := link.Start(); err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(link.Stop)
+		config := directory.ReplaceAllString(r.config, "")
+		config = strings.Replace(config, "file: {  }", fmt.Sprintf("zookeeper: { servers: [%q], session_timeout: 4s, root: %q, node: %s }", link.Listen, root, name), 1)
+		config = strings.Replace(config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", 1_000_000_000+int(*seed%1_000_000_000)+i), 1)
+		if !strings.Contains(config, "zookeeper:") {
+			r.t.Fatalf("no place for ZooKeeper in the configuration:\n%s", config)
+		}
+		n := &node{process.Start(r.t, config), name, link}
+		n.AwaitReady()
+		all = append(all, n)
+	}
+	return all
+}
+
+func owns(r *admin.Report) bool { return r.Destinations[0].Owner }
+
+// owner waits until one of the nodes owns the destination, and returns it and the others.
+func owner(t *testing.T, all []*node) (*node, []*node) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		for i, n := range all {
+			if r, ok := n.Report(); ok && owns(&r) {
+				others := append(append([]*node{}, all[:i]...), all[i+1:]...)
+				return n, others
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody owns the destination")
+		}
+	}
+}
+
+func setting[T any](t *testing.T, name string, otherwise T, parse func(string) (T, error)) T {
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	v, err := parse(s)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return v
+}
+
+// TestTwoNodesI8 proves I8 with the whole program, twice: the owner is frozen past its lease, or cut off from ZooKeeper alone, the other
+// node takes over, and the old owner comes back beside it while rows are written. An ordinary consumer finds every change once, in order.
+//
+// BINLOGMQ_LEASE_ROUNDS and BINLOGMQ_LEASE_PAUSE make it longer.
+func TestTwoNodesI8(t *testing.T) {
+	t.Parallel()
+	rounds := setting(t, "BINLOGMQ_LEASE_ROUNDS", 2, strconv.Atoi)
+	pause := setting(t, "BINLOGMQ_LEASE_PAUSE", 7*time.Second, time.ParseDuration)
+	for _, kind := range []string{"kafka", "pulsar-wire"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := newRun(t, testenv.MySQL(t, "mysql"), targets(t, kind))
+			ws := r.writers(500)
+			all := r.nodes("a", "b")
+			stop := r.writeOn(ws, pause/150) // a long form writes no more than a short one can read back
+			epoch := int64(0)
+			for round := range rounds {
+				old, others := owner(t, all)
+				next := others[0]
+				before, _ := old.Report()
+				if e := before.Destinations[0].Epoch; e <= epoch {
+					t.Errorf("round %d: epoch %d after %d", round, e, epoch)
+				} else {
+					epoch = e
+				}
+				if rep, ok := next.Report(); ok && rep.Destinations[0].State != admin.Standby {
+					t.Errorf("round %d: the other node is %q", round, rep.Destinations[0].State)
+				}
+				came := time.Now().Add(pause)
+				frozen := round%2 == 0
+				if frozen {
+					old.Signal(syscall.SIGSTOP)
+				} else if _, err := old.link.Toxics.AddToxicJson(strings.NewReader(`{"name":"hole","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)); err != nil {
+					t.Fatal(err)
+				}
+				next.Await("the next owner", 3*time.Minute, owns)
+				if !frozen {
+					// It has stopped by itself, says so, and waits.
+					old.Await("the old owner to stop", time.Minute, func(rep *admin.Report) bool {
+						d := rep.Destinations[0]
+						return !d.Owner && d.State == admin.Standby && !d.Meta && !d.Healthy() && !rep.Ready()
+					})
+				}
+				time.Sleep(time.Until(came))
+				if frozen {
+					old.Signal(syscall.SIGCONT)
+				} else if err := old.link.Toxics.RemoveToxic(context.Background(), "hole"); err != nil {
+					t.Fatal(err)
+				}
+				old.Await("the old owner to stand by", 3*time.Minute, func(rep *admin.Report) bool {
+					d := rep.Destinations[0]
+					return d.State == admin.Standby && d.Meta && rep.Ready() && rep.Healthy()
+				})
+				if !strings.Contains(old.Log(), "the lease is lost") {
+					t.Errorf("round %d: the old owner does not say why it stopped", round)
+				}
+			}
+			stop()
+			last, others := owner(t, all)
+			r.settle(last.Child)
+			// A clean stop gives the destination back at once: no session has to expire for it.
+			last.Stop()
+			others[0].Await("the destination", 3*time.Minute, owns)
+			r.write(ws, 3, nil)
+			r.settle(others[0].Child)
+			others[0].Stop()
+			r.verify(r.target, ws, false)
+			t.Logf("seed %d: %d rounds with pauses of %v", *seed, rounds, pause)
+		})
+	}
+}
