@@ -134,6 +134,9 @@ type Pulsar struct {
 	RequireDeduplication *bool        `yaml:"require_deduplication"`
 	Watchdog             Duration     `yaml:"watchdog"`
 	MaxMessageBytes      Bytes        `yaml:"max_message_bytes"`
+	DeduplicationWindow  Duration     `yaml:"deduplication_window"`
+	IdleTimeout          Duration     `yaml:"idle_timeout"`
+	MaxProducers         int          `yaml:"max_producers"`
 }
 
 // PulsarTopics says how missing topics are made.
@@ -316,6 +319,9 @@ func (s *Sink) setDefaults() {
 		def(&p.RequireDeduplication, ptr(true))
 		def(&p.Watchdog, Duration(30*time.Second))
 		def(&p.MaxMessageBytes, 5<<20-10<<10)
+		def(&p.DeduplicationWindow, Duration(5*time.Hour))
+		def(&p.IdleTimeout, min(Duration(time.Hour), p.DeduplicationWindow/2))
+		def(&p.MaxProducers, 5000)
 	}
 	if f := s.File; f != nil {
 		def(&s.Topic, "{schema}.{table}")

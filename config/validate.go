@@ -339,6 +339,12 @@ func (f *faults) pulsar(path string, p *Pulsar) {
 		f.add(path+".batching", "needs producer: wire; the client's batches are not exact across a restart")
 	}
 	f.oneOf(path+".compression", p.Compression, "none", "lz4", "zlib", "zstd", "snappy")
+	if p.IdleTimeout < Duration(time.Second) || p.IdleTimeout >= p.DeduplicationWindow {
+		f.add(path+".idle_timeout", "must be at least 1s and below deduplication_window")
+	}
+	if p.MaxProducers < 1 {
+		f.add(path+".max_producers", "must be positive")
+	}
 	f.tls(path+".tls", p.TLS)
 	if p.Topics.Partitions < 1 {
 		f.add(path+".topics.partitions", "must be positive")

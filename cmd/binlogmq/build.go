@@ -121,6 +121,7 @@ func newSink(deployment, destination string, s *config.Sink, owner func() error,
 			Compression: p.Compression, MaxInFlightBytes: int64(s.Window), WithoutDeduplication: !*p.RequireDeduplication,
 			CheckTopics:     checkTopics(s, destination),
 			WatchdogTimeout: p.Watchdog.Value(), MaxMessageBytes: int(p.MaxMessageBytes), Logger: log,
+			DeduplicationWindow: p.DeduplicationWindow.Value(), IdleTimeout: p.IdleTimeout.Value(), MaxProducers: p.MaxProducers,
 		})
 		return q, where(err)
 	case s.File != nil:
