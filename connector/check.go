@@ -102,6 +102,7 @@ func (k *checker) run(ctx context.Context) {
 	k.add(OK, "", "connected to version %s as %s", k.sv.version, k.c.opt.User)
 	k.logging()
 	k.metadata()
+	k.sizes()
 	k.durability()
 	k.gtids()
 	k.privileges(ctx)
@@ -141,6 +142,15 @@ func (k *checker) metadata() {
 		k.add(Warning, remedy, "binlog_row_metadata is %q: names come from information_schema, at the risk of a stop after DDL", m)
 	default:
 		k.add(Error, remedy, "binlog_row_metadata is %q: the log carries no column names", m)
+	}
+}
+
+// sizes compares the largest row that clients can write with the largest one that is accepted. (I9)
+func (k *checker) sizes() {
+	packet, err := strconv.ParseInt(k.sv.vars["max_allowed_packet"], 10, 64)
+	if limit := int64(k.c.opt.MaxEvent); err == nil && limit > 0 && packet > limit {
+		k.add(Warning, fmt.Sprintf("raise source.max_event to %dMiB, twice that for updates, and reckon with eight times as much memory; or lower max_allowed_packet on the source", (packet+1<<20-1)>>20),
+			"max_allowed_packet is %d MiB: a row above %d MiB, the largest accepted, stops the destination", packet>>20, limit>>20)
 	}
 }
 
