@@ -14,9 +14,11 @@ import (
 )
 
 func TestMySQLKinds(t *testing.T) {
+	t.Parallel()
 	versions := map[string]string{"mysql": "9.", "mariadb": "10.11.", "mariadb11": "11.8.", "mariadb114": "11.4.", "mariadb102": "10.2.", "mysql56": "5.6."}
 	for _, kind := range Kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			s := MySQL(t, kind)
 			db := s.Database()
 			s.Exec("CREATE TABLE " + db + ".a (id INT PRIMARY KEY, b VARCHAR(9) NULL)")
@@ -42,6 +44,7 @@ func TestMySQLKinds(t *testing.T) {
 }
 
 func TestPrivateMySQLSurvivesKill(t *testing.T) {
+	t.Parallel()
 	s := NewMySQL(t, "mariadb11", "--max-connections=77")
 	s.Exec("CREATE DATABASE kept")
 	s.Kill()
@@ -61,6 +64,7 @@ func TestPrivateMySQLSurvivesKill(t *testing.T) {
 }
 
 func TestKafkaLeaderMoves(t *testing.T) {
+	t.Parallel()
 	if shared := Kafka(t); len(shared.Topic(2)) == 0 || shared.Leader(shared.Topic(1), 0) != 1 {
 		t.Error("the shared broker does not lead its topics")
 	}
@@ -84,6 +88,7 @@ func TestKafkaLeaderMoves(t *testing.T) {
 }
 
 func TestPulsarRestarts(t *testing.T) {
+	t.Parallel()
 	if p := Pulsar(t); !strings.HasPrefix(p.URL, "pulsar://") || !strings.HasPrefix(p.AdminURL, "http://") {
 		t.Errorf("addresses: %q %q", p.URL, p.AdminURL)
 	}
@@ -95,6 +100,7 @@ func TestPulsarRestarts(t *testing.T) {
 }
 
 func TestZooKeeperEnsemble(t *testing.T) {
+	t.Parallel()
 	if z := ZooKeeper(t); len(z.Servers) != 1 {
 		t.Errorf("servers: %q", z.Servers)
 	}

@@ -11,6 +11,7 @@ import (
 )
 
 func TestJavaProgramReachesTheBroker(t *testing.T) {
+	t.Parallel()
 	k := Kafka(t)
 	topic := k.Topic(2)
 	file := filepath.Join(t.TempDir(), "Partitions.java")

@@ -31,6 +31,7 @@ func (c Certificates) config(t *testing.T) *tls.Config {
 }
 
 func TestSecureKafka(t *testing.T) {
+	t.Parallel()
 	s := NewSecureKafka(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -65,6 +66,7 @@ func TestSecureKafka(t *testing.T) {
 }
 
 func TestSecurePulsar(t *testing.T) {
+	t.Parallel()
 	s := NewSecurePulsar(t)
 	for _, c := range []struct {
 		url, role string
