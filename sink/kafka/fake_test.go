@@ -32,7 +32,7 @@ func readAll(t testing.TB, brokers []string, topic string, n int, opts ...kgo.Op
 	}
 	defer cl.Close()
 	var recs []*kgo.Record
-	ctx := ctxFor(t, 60*time.Second)
+	ctx := ctxFor(t, 5*time.Minute)
 	for len(recs) < n {
 		f := cl.PollFetches(ctx)
 		if ctx.Err() != nil {
