@@ -52,6 +52,10 @@ func (s *Sink) CheckTopics(ctx context.Context, topics ...string) []sink.Finding
 		return c.found
 	}
 	c.producerID()
+	if c.s.tally != nil {
+		c.transactions()
+		topics = append(topics, c.s.cursorTopic())
+	}
 	var ask []string
 	for _, name := range topics {
 		if err := checkTopicName(name); err != nil {
@@ -82,6 +86,7 @@ type checker struct {
 	s     *Sink
 	ctx   context.Context
 	found []sink.Finding
+	level int16 // of metadata.version, the highest of the brokers; 0: not known
 }
 
 func (c *checker) add(severity, where, what, remedy string) {
@@ -105,8 +110,15 @@ func (c *checker) brokers() (any bool) {
 		conn, err := c.s.dial.dial(c.ctx, addr)
 		if err == nil {
 			_, err = conn.version(produceKey, c.s.minProduceVersion(), maxProduceVersion)
-			if err == nil && c.s.book != nil {
+			if err == nil && c.s.alive != nil {
 				_, err = conn.version(fetchKey, fetchVersion, fetchVersion)
+			}
+			if err == nil && c.s.tally != nil {
+				ctx, cancel := context.WithTimeout(c.ctx, c.s.o.RequestTimeout)
+				if level, e := conn.metadataLevel(ctx); e == nil {
+					c.level = max(c.level, level)
+				}
+				cancel()
 			}
 			conn.Close()
 		}
@@ -248,6 +260,9 @@ func (c *checker) settings(name string, replicas int) {
 	case replicas > 1 && int(n) == replicas:
 		c.add(sink.SeverityWarning, where, fmt.Sprintf("min.insync.replicas is %d of %d replicas: one broker down stops the sink", n, replicas), alter(fmt.Sprintf("%s=%d", configMinISR, replicas-1)))
 	}
+	if n, _ := number(configMinISR); c.s.tally != nil {
+		c.frail(where, replicas, n, conf)
+	}
 	if conf[configUnclean] == "true" {
 		c.add(sink.SeverityWarning, where, "unclean leader election is on: confirmed messages can be lost when a broker dies", alter(configUnclean+"=false"))
 	}
@@ -258,7 +273,7 @@ func (c *checker) settings(name string, replicas int) {
 	if n, ok := number(configRetentionBytes); ok && deletes && n >= 0 {
 		c.add(sink.SeverityInfo, where, fmt.Sprintf("a partition keeps its last %d bytes only (retention.bytes)", n), "")
 	}
-	if strings.Contains(conf[configCleanup], "compact") {
+	if strings.Contains(conf[configCleanup], "compact") && (c.s.tally == nil || name != c.s.cursorTopic()) {
 		c.add(sink.SeverityInfo, where, "it is compacted: the broker refuses messages without a key", "")
 	}
 	if n, ok := number(configMaxMessage); ok && n < DefaultBatchBytes {

@@ -411,6 +411,10 @@ func TestRealCheck(t *testing.T) {
 			t.Errorf("%q is not in %s", part, found)
 		}
 	}
+	tx := newSink(t, Options{Brokers: k.Bootstrap, Delivery: Transactional, Deployment: "test", Destination: "shop", Sink: "out", Topics: Topics{Create: true}})
+	if found := fmt.Sprintf("%+v", tx.CheckTopics(ctxFor(t, patience), topic)); !strings.Contains(found, "These brokers are Kafka 4.3 or 4.4") || hasError(tx.CheckTopics(ctxFor(t, patience), topic)) {
+		t.Errorf("transactional: %s", found)
+	}
 	if _, err := s.Partitions(ctxFor(t, patience), "not_there_yet"); err == nil || !strings.Contains(err.Error(), "topics settings") {
 		t.Errorf("error %v", err)
 	}

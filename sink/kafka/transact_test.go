@@ -65,7 +65,7 @@ func TestTransactionalReplays(t *testing.T) {
 			{Keys: keys(kmsg.AddPartitionsToTxn), Err: kerr.InvalidTxnState, Count: 2},
 		}},
 		{name: "replicas are missing", faults: []kfake.Fault{
-			{Keys: keys(kmsg.Produce), Err: kerr.NotEnoughReplicas, Count: 20}, {Keys: keys(kmsg.Produce), Err: kerr.NotEnoughReplicasAfterAppend, Count: 20},
+			{Keys: keys(kmsg.Produce), Err: kerr.NotEnoughReplicas, Count: 10}, {Keys: keys(kmsg.Produce), Err: kerr.NotEnoughReplicasAfterAppend, Count: 8},
 		}},
 		{name: "leaders move", moves: true},
 		{name: "answers are lost", cut: 23},
@@ -570,4 +570,73 @@ func TestCursorTopic(t *testing.T) {
 	if err != nil || conf[configCleanup] != "compact" {
 		t.Errorf("%v, %v", conf, err)
 	}
+}
+
+// Check names what transactional delivery needs.
+func TestTransactionalCheck(t *testing.T) {
+	cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "shop"))
+	o := Options{Brokers: cl.ListenAddrs(), Delivery: Transactional, Deployment: "test", Destination: "shop", Sink: "out", Topics: Topics{Create: true}}
+	s := newSink(t, o)
+	found := fmt.Sprintf("%+v", s.CheckTopics(ctxFor(t, patience), "shop"))
+	if !strings.Contains(found, "delivery: transactional with replication factor 1") {
+		t.Errorf("findings %s", found)
+	}
+	withAdmin(t, cl.ListenAddrs(), func(ctx context.Context, c *kadm.Client) error {
+		_, err := c.CreateTopic(ctx, 1, 1, nil, s.cursorTopic())
+		return err
+	})
+	h := cl.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.TransactionalIDAuthorizationFailed, Count: -1})
+	found = fmt.Sprintf("%+v", s.CheckTopics(ctxFor(t, patience), "shop"))
+	h.Remove()
+	for _, part := range []string{"cleanup.policy=", "--transactional-id test/shop/out"} {
+		if !strings.Contains(found, part) {
+			t.Errorf("%q is not in %s", part, found)
+		}
+	}
+}
+
+func FuzzMetadataLevel(f *testing.F) {
+	res := kmsg.NewPtrApiVersionsResponse()
+	res.Version = 3
+	k := kmsg.NewApiVersionsResponseApiKey()
+	k.MaxVersion = 5
+	res.ApiKeys = append(res.ApiKeys, k, k)
+	for _, name := range []string{"kraft.version", metadataFeature} {
+		s := kmsg.NewApiVersionsResponseSupportedFeature()
+		s.Name, s.MaxVersion = name, 33
+		res.SupportedFeatures = append(res.SupportedFeatures, s)
+	}
+	whole := res.AppendTo(nil)
+	if n, err := parseMetadataLevel(whole); n != 33 || err != nil {
+		f.Fatalf("level %d, %v", n, err)
+	}
+	f.Add(whole)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		parseMetadataLevel(b) //nolint:errcheck // must not panic
+	})
+}
+
+func FuzzCursorRecord(f *testing.F) {
+	y := newTally()
+	y.tenure.Generation = 3
+	m := y.record("cursor", mark{7, 1, true})
+	raw, _, err := appendBatch(nil, batchParams{transactional: true}, []entry{newEntry(m, 0)}, mustCompressor(f, "none", 0), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	key, value, found, control, err := record(raw)
+	if rec, e := parseCursor(value); err != nil || e != nil || !found || control || string(key) != "cursor" || rec.mark() != (mark{7, 1, true}) || rec.Generation != 3 || rec.Owner != y.owner {
+		f.Fatalf("%q %q %t %t %v", key, value, found, control, err)
+	}
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > batchAttrAt+1 && b[batchAttrAt+1]&7 != 0 {
+			return
+		}
+		_, value, _, _, err := record(b)
+		if err == nil {
+			parseCursor(value) //nolint:errcheck // must not panic
+		}
+		parseTenure(b) //nolint:errcheck // must not panic
+	})
 }
