@@ -233,7 +233,7 @@ func delivery(s *config.Sink) string {
 
 // exact says whether the broker recognises what is sent again by its number, so that a replay must equal what was sent.
 func exact(s *config.Sink) bool {
-	return s.Kafka != nil && s.Kafka.Delivery == kafka.Sequenced || s.Pulsar != nil && *s.Pulsar.RequireDeduplication
+	return s.Kafka != nil && s.Kafka.Delivery != kafka.AtLeastOnce || s.Pulsar != nil && *s.Pulsar.RequireDeduplication
 }
 
 // bridgeOptions are those of the bridge that joins a subscription, a codec and a sink.

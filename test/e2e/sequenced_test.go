@@ -114,6 +114,9 @@ func killLoop(t *testing.T, cluster *testenv.KafkaCluster, to target, prefix str
 	rng := rand.New(rand.NewPCG(*seed, 2))
 	r := newRun(t, testenv.MySQL(t, "mysql"), to)
 	r.config = strings.Replace(r.config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", 1_000_000_000+rng.IntN(1_000_000_000)), 1)
+	if _, ok := to.(*transactionalTarget); ok { // for which a full ring costs a commit
+		r.config = strings.Replace(r.config, "ring: { bytes: 1MiB, events: 24 }", "ring: { bytes: 1MiB, events: 400 }", 1)
+	}
 	ws := r.writers(500)
 	p := process.Start(t, r.config)
 	p.AwaitReady()
