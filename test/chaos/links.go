@@ -24,10 +24,46 @@ func newLinks(t testing.TB) *links {
 	t.Cleanup(func() {
 		l.repair()
 		for _, p := range l.all {
-			p.Stop()
+			try(p.Stop)
 		}
 	})
 	return l
+}
+
+// wedge is how long Toxiproxy may take to change a link. It takes for ever where it waits, with its lock held, for
+// a connection whose other end does not read, or that a fault before has ended in the middle.
+const wedge = 5 * time.Second
+
+// try says whether f has come to its end.
+func try(f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(wedge):
+		return false
+	}
+}
+
+// replace puts a new proxy in the place of a wedged one, whose connections stay open and are deaf.
+func (l *links) replace(which int) {
+	l.t.Helper()
+	old := l.all[which]
+	go old.Stop() // closes the listener first
+	var err error
+	for range 100 {
+		p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), old.Name, old.Listen, old.Upstream)
+		if err = p.Start(); err == nil {
+			l.all[which] = p
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	l.t.Fatalf("the link to %s: %v", old.Name, err)
 }
 
 // add makes a link from an address, which may have port 0, and returns where it listens.
@@ -48,21 +84,31 @@ func (l *links) harm(what string, which, size int) {
 	l.repair()
 	p := l.all[which]
 	toxic := func(kind, stream, attributes string) {
-		name := "harm"
-		if _, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"attributes":{%s}}`, name, kind, stream, attributes))); err != nil {
+		const name = "harm"
+		var err error
+		if !try(func() {
+			_, err = p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"attributes":{%s}}`, name, kind, stream, attributes)))
+		}) {
+			l.mend = func() { l.replace(which) }
+			return
+		}
+		if err != nil {
 			l.t.Fatalf("link to %s: %v", p.Name, err)
 		}
 		l.mend = func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if err := p.Toxics.RemoveToxic(ctx, name); err != nil {
+			if !try(func() { err = p.Toxics.RemoveToxic(context.Background(), name) }) {
+				l.replace(which)
+			} else if err != nil {
 				l.t.Errorf("link to %s: %v", p.Name, err)
 			}
 		}
 	}
 	switch what {
 	case "cut link": // nobody is there until it is mended
-		p.Stop()
+		if !try(p.Stop) {
+			l.mend = func() { l.replace(which) }
+			return
+		}
 		l.mend = func() {
 			if err := p.Start(); err != nil {
 				l.t.Fatalf("link to %s: %v", p.Name, err)
