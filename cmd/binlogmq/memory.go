@@ -20,15 +20,15 @@ import (
 	"github.com/binlogmq/binlogmq/sink"
 )
 
-// governor keeps the garbage collector's limit at what the ring, the windows and the largest row of late
-// need: left alone, the heap doubles before the collector looks, which with a row of 100 MB is a gigabyte too much.
+// governor keeps the garbage collector's limit at what the rings, the windows and the largest row of late of each
+// destination need: left alone, the heap doubles before the collector looks, which with a row of 100 MB is a gigabyte too much.
 // It is safe for concurrent use. (I9)
 type governor struct {
-	fixed   int64 // without rows
-	bound   int64 // never above
-	largest int64 // of late, in bytes of memory
+	fixed int64 // without rows
+	bound int64 // never above
 
 	mu      sync.Mutex
+	largest []int64 // row of late by destination, in bytes of memory
 	forget  *time.Timer
 	stopped bool
 }
@@ -48,29 +48,37 @@ func newGovernor(cfg *config.Config) *governor {
 	m := cfg.MemoryBound()
 	g := &governor{fixed: m.Total() - m.Rows - outsideHeap, bound: m.Total() - outsideHeap}
 	g.forget = time.AfterFunc(math.MaxInt64, g.forgotten)
-	g.set(0)
+	g.set()
 	return g
 }
 
-// set makes room for a row that occupies n bytes in all.
-func (g *governor) set(n int64) {
-	g.largest = n
-	debug.SetMemoryLimit(min(g.fixed+n, max(g.bound, g.fixed)))
+// set tells the collector.
+func (g *governor) set() {
+	limit := g.fixed
+	for _, n := range g.largest {
+		limit += n
+	}
+	debug.SetMemoryLimit(min(limit, max(g.bound, g.fixed)))
 }
 
-// large returns what a destination's reader tells of large events.
+// large returns what a destination's reader tells of large events, each of which counts factor times.
 func (g *governor) large(factor int64) func(size int) {
 	if g == nil {
 		return nil
 	}
+	g.mu.Lock()
+	i := len(g.largest)
+	g.largest = append(g.largest, 0)
+	g.mu.Unlock()
 	return func(size int) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.stopped {
 			return
 		}
-		if n := factor * int64(size); n > g.largest {
-			g.set(n)
+		if n := factor * int64(size); n > g.largest[i] {
+			g.largest[i] = n
+			g.set()
 		}
 		g.forget.Reset(forgetAfter)
 	}
@@ -89,7 +97,8 @@ func (g *governor) forgotten() {
 		g.forget.Reset(forgetAfter)
 		return
 	}
-	g.set(0)
+	clear(g.largest)
+	g.set()
 }
 
 // stop ends what the governor does by itself.

@@ -74,6 +74,10 @@ func TestGovernorFollowsTheLargestRow(t *testing.T) {
 		t.Errorf("limit %d MiB above %d MiB with a row of 50 MiB", got>>20, low>>20)
 	}
 	f(20 << 20)
+	g.large(12)(10 << 20) // another destination, with two sinks
+	if got := limit(); got != low+(8*50+12*10)<<20 {
+		t.Errorf("limit %d MiB above %d MiB with rows of 50 and 10 MiB", got>>20, low>>20)
+	}
 	f(1000 << 20)
 	if m := cfg.MemoryBound(); limit() != m.Total()-outsideHeap {
 		t.Errorf("limit %d MiB, the bound is %v", limit()>>20, m)
