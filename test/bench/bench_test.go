@@ -319,6 +319,9 @@ func programFigures(t *testing.T, db *testenv.Server, schemaName, file string, f
 			var first, end time.Time
 			var firstRows int64
 			p.Await("all rows at the broker", 20*time.Minute, func(r *admin.Report) bool {
+				if len(r.Destinations[0].Sinks) == 0 {
+					return false
+				}
 				s := r.Destinations[0].Sinks[0]
 				if first.IsZero() && s.Rows > 0 {
 					first, firstRows = time.Now(), s.Rows
@@ -451,7 +454,10 @@ func latency(t *testing.T, db *testenv.Server, b *brokers, m mode) {
 	if err := insert(-1, 1); err != nil {
 		t.Fatal(err)
 	}
-	p.Await("the first row at the broker", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows > 0 })
+	p.Await("the first row at the broker", time.Minute, func(r *admin.Report) bool {
+		d := &r.Destinations[0]
+		return len(d.Sinks) > 0 && d.Sinks[0].Rows > 0
+	})
 	go func() {
 		defer close(failed)
 		begin := time.Now()

@@ -106,8 +106,8 @@ func kafka(cluster *testenv.KafkaCluster, topic string) string {
 // published waits until the sink has n row changes confirmed.
 func published(c *process.Child, n int) {
 	c.Await(fmt.Sprintf("%d row changes", n), 30*time.Minute, func(r *admin.Report) bool {
-		s := r.Destinations[0].Sinks[0]
-		return s.Rows >= int64(n) && s.InFlight == 0
+		d := &r.Destinations[0]
+		return len(d.Sinks) > 0 && d.Sinks[0].Rows >= int64(n) && d.Sinks[0].InFlight == 0
 	})
 }
 
