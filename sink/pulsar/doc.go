@@ -11,7 +11,15 @@
 // counts as done. That holds only under Exclusive (in other modes a woken
 // process of the same name writes beside us) and only while the broker remembers
 // the name, which it does until the name had no producer on the topic for
-// brokerDeduplicationProducerInactivityTimeoutMinutes (6 hours unless changed).
+// brokerDeduplicationProducerInactivityTimeoutMinutes (6 hours unless changed), until the topic is deleted, or until
+// deduplication is switched off.
+//
+// So the highest id that the broker has confirmed of each topic partition is kept with the cursor (book, [sink.Stateful]), with
+// the time of the last receipt. It is a fact about the broker, wherever the cursor is: what is not above it is never sent again, and a
+// broker that remembers less, asked at each opening of a lane and at each new link, has forgotten. Then the end of the topic is
+// read for messages of our name while we hold it. Sending goes on behind the last of them; where even what was confirmed is
+// missing the sink stops, unless nothing was on its way. After a pause that is longer than DeduplicationWindow topics of
+// which nothing is known are looked at too.
 //
 // A refused id can never be sent again once a later one is stored: the broker
 // would call it a duplicate and drop it. So everything that can be refused is
@@ -21,7 +29,11 @@
 //
 // Two producers stand behind one seam (backend): the official client, and our own on the broker's protocol
 // (package wire). They use the same names and ids, so one may follow the other. Ours asks the broker at each
-// connection how far it has come and goes on from there, which makes entries of several messages exact too.
+// connection how far it has come and goes on from there, which makes entries of several messages exact too. The client hides
+// that, so the other one asks in its place before it connects, and takes the topic over for it.
+//
+// Lanes that nothing is sent to are closed after IdleTimeout, sooner when there are more than MaxProducers, and opened again
+// by their next message.
 //
 // Partitions. Messages carry the partition that the caller chose. A topic
 // without partitions counts as one: partition 0 (or -1) is the topic itself. A

@@ -1,6 +1,6 @@
-// Package wire produces to Apache Pulsar on its binary protocol, and does
-// nothing else: CONNECT, LOOKUP, PARTITIONED_METADATA, PRODUCER, SEND and
-// their answers (PulsarApi.proto; https://pulsar.apache.org/docs/developing-binary-protocol/).
+// Package wire produces to Apache Pulsar on its binary protocol: CONNECT, LOOKUP, PARTITIONED_METADATA, PRODUCER, SEND and
+// their answers (PulsarApi.proto; https://pulsar.apache.org/docs/developing-binary-protocol/). Beside that it reads a topic's
+// end, to find out what is stored ([Client.Scan], [Client.Tail]).
 // It exists for what the official client hides: the broker's
 // last_sequence_id, the highest_sequence_id of a batch, takeover by
 // ExclusiveWithFencing, and the codes of SEND_ERROR.
