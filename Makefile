@@ -25,6 +25,8 @@ SINKS ?= sequenced,transactional,at_least_once,wire,batched,client
 PAUSES ?= 0
 # Packages whose tests run at the same time; each may start servers of its own.
 TEST_PARALLEL ?= 2
+# What takes longest begins first, so that nothing is left to run alone at the end.
+TEST_FIRST := ./test/e2e ./sink/pulsar ./sink/kafka ./test/compat
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ARCH_LINT := github.com/fe3dback/go-arch-lint@v1.15.0
@@ -42,7 +44,7 @@ prepare:
 test: prepare
 	testenv/servers.sh fetch
 	trap 'testenv/servers.sh down' EXIT; trap 'exit 130' INT TERM; \
-	go test -json -race -tags integration -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./... | go run ./test/report
+	go test -json -race -tags integration -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_FIRST) ./... | go run ./test/report
 
 test-unit:
 	go test -timeout 5m ./...
