@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
-	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -350,7 +349,6 @@ func (t *transactor) commit() error {
 	if err != nil {
 		return err
 	}
-	killpoint.Hit("kafka.committed")
 	killpoint.Hit("kafka.committed")
 	ses.s.counts.commits.Add(1)
 	ses.mu.Lock()
