@@ -18,24 +18,12 @@ import (
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
-	"go.uber.org/goleak"
 
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/consume"
 	"github.com/binlogmq/binlogmq/test/process"
 	"github.com/binlogmq/binlogmq/test/workload"
 )
-
-// Toxiproxy leaves goroutines behind where a fault ended a connection.
-func TestMain(m *testing.M) {
-	const proxy = "github.com/Shopify/toxiproxy/v2"
-	var known []goleak.Option
-	for _, f := range []string{".(*ToxicLink).read", ".(*ToxicLink).write", ".(*ToxicLink).AddToxic", ".(*ToxicLink).RemoveToxic", ".(*ToxicCollection).AddToxicJson",
-		".(*ToxicCollection).RemoveToxic", ".(*ToxicCollection).RemoveLink", ".(*Proxy).Stop", ".(*Proxy).server", ".(*Proxy).freeBlocker", "/toxics.(*ToxicStub).Run"} {
-		known = append(known, goleak.IgnoreAnyFunction(proxy+f))
-	}
-	goleak.VerifyTestMain(m, known...)
-}
 
 // What a run is asked for; "make chaos" sets them.
 const (
