@@ -538,6 +538,9 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 	s.outstanding.Add(1)
 	accepted, err := 0, s.b.o.Owner() // I8
 	if err == nil {
+	if sl.ended {
+		s.b.transactional.EndTransaction()
+	}
 		accepted, err = s.b.o.Sink.Publish(ctx, sl.msgs)
 	}
 	if accepted < n {
