@@ -215,7 +215,7 @@ func (s *session) awaitRoom(ctx context.Context) bool {
 		}
 		var later <-chan time.Time
 		if t := s.b.transactional; t != nil {
-			if s.unpublished.Load() == 0 {
+			if s.unpublished.Load() == 0 && !s.acknowledging() {
 				t.Yield() // or the rest of a large transaction is waited for, which does not fit
 			}
 			later = time.After(yieldPeriod)
@@ -231,6 +231,14 @@ func (s *session) awaitRoom(ctx context.Context) bool {
 
 // yieldPeriod is how often a full window or ring is looked at for a sink that waits for the end of a transaction.
 const yieldPeriod = 5 * time.Millisecond
+
+// acknowledging says whether the oldest batch is confirmed, so that room comes by itself.
+func (s *session) acknowledging() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _, ready := s.ledger.ready()
+	return ready
+}
 
 // ring is a client that knows whether the server reads on.
 type ring interface {
@@ -259,7 +267,7 @@ func (s *session) yieldToRing(ctx context.Context, r ring) {
 		s.mu.Lock()
 		all := s.ledger.sealed() == handed
 		s.mu.Unlock()
-		if all && s.unpublished.Load() == 0 { // in this order: what was handed out is lined up by now
+		if all && s.unpublished.Load() == 0 && !s.acknowledging() { // in this order: what was handed out is lined up by now
 			s.b.transactional.Yield()
 		}
 	}
@@ -538,9 +546,9 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 	s.outstanding.Add(1)
 	accepted, err := 0, s.b.o.Owner() // I8
 	if err == nil {
-	if sl.ended {
-		s.b.transactional.EndTransaction()
-	}
+		if sl.ended {
+			s.b.transactional.EndTransaction()
+		}
 		accepted, err = s.b.o.Sink.Publish(ctx, sl.msgs)
 	}
 	if accepted < n {

@@ -45,6 +45,7 @@ type transactor struct {
 	next      time.Time // no commit before, unless something presses
 	armed     time.Time // when the goroutine looks by itself; zero: never
 	pressed   bool      // the owner waits for room
+	telling   bool      // what is committed is being done, which makes room
 	flushing  bool      // somebody waits for all to be done
 	finishing bool      // the owner stops
 	spreading bool      // a commit has cut the source transaction under way
@@ -371,9 +372,14 @@ func (t *transactor) commit() error {
 	t.members = t.members[:0]
 	t.open, t.closing, t.bytes = false, false, 0
 	t.pressed = false
+	t.telling = true
 	t.settle()
 	ses.mu.Unlock()
 	ses.done(done, nil) // I1: after the commit
+	ses.mu.Lock()
+	t.telling = false
+	ses.mu.Unlock()
+	notify(ses.space) // whoever has asked for room meanwhile asks again
 	return nil
 }
 
@@ -470,7 +476,7 @@ func (s *Sink) Yield() {
 
 // press asks for room. Caller holds mu.
 func (t *transactor) press() {
-	if !t.closing {
+	if !t.closing && !t.telling {
 		t.pressed = true
 		t.settle()
 	}
