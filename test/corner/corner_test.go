@@ -82,7 +82,7 @@ func end(t *testing.T, db *testenv.Server) (file string, offset int64) {
 func settle(t *testing.T, db *testenv.Server, p *process.Child) {
 	t.Helper()
 	file, offset := end(t, db)
-	p.Await("everything to be published", 2*time.Minute, func(r *admin.Report) bool {
+	p.Await("everything to be published", 10*time.Minute, func(r *admin.Report) bool {
 		d := &r.Destinations[0]
 		at, _, _ := strings.Cut(d.Position, " ")
 		atFile, o, _ := strings.Cut(at, ":")
