@@ -115,6 +115,7 @@ func showRecord(out io.Writer, cfg *config.Config, id meta.Identity, r *meta.Rec
 		fmt.Fprintf(out, "  state       %v\n", err)
 	} else if s != nil {
 		fmt.Fprintf(out, "  epoch       %d\n  offset      %d\n", s.Epoch, s.Offset)
+		showState(out, s)
 	}
 	for _, k := range r.Skips {
 		fmt.Fprintf(out, "  skips       %s (%d ordinals)\n", k.GTID, k.Ordinals)

@@ -135,6 +135,7 @@ shop/sink-out
   progress    3 in the next transaction
   epoch       3
   offset      8589934592
+  stopped     not, or not in order: messages behind the cursor may be stored
   saved       2026-01-02T03:04:05Z
 `
 	if code != 0 || out != want || errs != "" {

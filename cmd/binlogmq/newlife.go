@@ -11,6 +11,7 @@ import (
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/sink/kafka"
 )
 
 // cursorNewLife lets one sink begin anew at its cursor, with numbers never used.
@@ -125,4 +126,26 @@ func reconcileMoved(records map[meta.Identity]*meta.Record, from time.Time) erro
 		}
 	}
 	return nil
+}
+
+// showState shows what of a sink's state tells how its next start goes on.
+func showState(out io.Writer, s *bridge.State) {
+	if recipe, err := bridge.ParseRecipe(s.Recipe); err == nil && recipe.Delivery == "kafka "+kafka.Sequenced && len(s.Sink) > 0 {
+		if life, err := kafka.Describe(s.Sink); err != nil {
+			fmt.Fprintf(out, "  life        %v\n", err)
+		} else {
+			fmt.Fprintf(out, "  life        %s\n", life)
+		}
+	}
+	switch {
+	case s.Fingerprint == bridge.MovedFingerprint:
+		fmt.Fprintf(out, "  stopped     begins a new epoch at its next start\n")
+	case s.Clean:
+		fmt.Fprintf(out, "  stopped     in order: nothing is stored behind the cursor\n")
+	default:
+		fmt.Fprintf(out, "  stopped     not, or not in order: messages behind the cursor may be stored\n")
+	}
+	if s.Reconciling != nil {
+		fmt.Fprintf(out, "  compares    what it sends with what its topics hold\n")
+	}
 }

@@ -302,3 +302,21 @@ func (r *stateReader) text() string {
 	r.b = r.b[n:]
 	return s
 }
+
+// Describe writes for people what a sink's state says: the life, and what is acknowledged in it. The state is one that
+// AppendState made in sequenced delivery.
+func Describe(state []byte) (string, error) {
+	l, accounts, err := parseState(state)
+	if err != nil {
+		return "", err
+	}
+	partitions, messages := 0, int64(0)
+	for _, a := range accounts {
+		partitions += len(a.counters)
+		for i := range a.counters {
+			messages += a.counters[i].acked
+		}
+	}
+	return fmt.Sprintf("cluster %s, %s/%s/%s, producer id %d, epoch %d: %d messages acknowledged in %d partitions of %d topics",
+		l.cluster, l.deployment, l.destination, l.sink, l.producerID, l.epoch, messages, partitions, len(accounts)), nil
+}

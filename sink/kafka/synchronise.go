@@ -125,7 +125,11 @@ func (p *pipe) synchronise(ctx context.Context) {
 		lanes := b.takeUnknown()
 		ses.mu.Unlock()
 		if len(lanes) > 0 {
-			if err := p.searchFor(ctx, lanes); err != nil {
+			err := ses.s.o.Owner() // I8: who lost the stream has nothing to go on with
+			if err == nil {
+				err = p.searchFor(ctx, lanes)
+			}
+			if err != nil {
 				ses.fail(err)
 				return
 			}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/binlogmq/binlogmq/bridge"
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// TestGateEndsAllReadersAtOnePlace: whenever it is closed, every reader ends behind the same transaction.
+func TestGateEndsAllReadersAtOnePlace(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var log []*event.Event
+		var ends []int64
+		ord := int64(0)
+		for range 12 {
+			log = append(log, &event.Event{Kind: event.Begin})
+			for range rng.IntN(4) {
+				rows := 1 + rng.IntN(3)
+				log = append(log, &event.Event{Kind: event.Rows, Ordinal: ord + 1, Rows: uint32(rows)})
+				ord += int64(rows)
+			}
+			ord++
+			log = append(log, &event.Event{Kind: event.End, Ordinal: ord})
+			ends = append(ends, ord)
+		}
+		type reader struct {
+			at, end int
+			last    int64
+			ended   bool
+		}
+		g := &gate{limit: -1}
+		readers := make([]reader, 3)
+		step := func(r *reader) {
+			if r.ended || r.at == len(log) {
+				return
+			}
+			n := min(len(log)-r.at, 1+rng.IntN(6))
+			open, ended := g.pass(log[r.at:r.at+n], &r.last)
+			r.at, r.ended = r.at+len(open), ended
+		}
+		closeAt := rng.IntN(20)
+		for range closeAt {
+			step(&readers[rng.IntN(3)])
+		}
+		least := int64(0)
+		if rng.IntN(3) == 0 {
+			least = ends[rng.IntN(6)]
+		}
+		limit := g.close(least)
+		if g.close(1<<40) != limit {
+			t.Fatal("the limit moves")
+		}
+		for range 400 {
+			step(&readers[rng.IntN(3)])
+		}
+		want := int64(0)
+		for _, e := range ends {
+			if want == 0 && e >= limit {
+				want = e
+			}
+		}
+		if limit == 0 {
+			want = 0
+		}
+		for i := range readers {
+			if r := &readers[i]; r.last != want {
+				t.Fatalf("seed %d: reader %d ends at %d, limit %d, want %d", seed, i, r.last, limit, want)
+			}
+		}
+	}
+}
+
+// TestFormerSink: the sink of a recipe is the configured one with the codec and the delivery of before.
+func TestFormerSink(t *testing.T) {
+	yes := true
+	now := &config.Sink{Name: "out", Codec: "maxwell", TimeZone: "UTC", Kafka: &config.Kafka{Delivery: "transactional", Brokers: config.Strings{"b:9092"}},
+		Maxwell: config.Maxwell{KeyFormat: "hash", Nulls: &yes, CommitInfo: &yes, Xoffset: &yes}}
+	before := &config.Sink{Codec: "canal-json", TimeZone: "Europe/Berlin", CanalJSON: config.CanalJSON{Binary: "base64", Enum: "label"}}
+	id, err := identify(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It is kept in cursors: it must not change by accident.
+	if want := `{"name":"canal-json","time_zone":"Europe/Berlin","canal_json":{"Binary":"base64","Enum":"label"}}`; id != want {
+		t.Errorf("identity %s, want %s", id, want)
+	}
+	got, err := formerSink(now, &bridge.Recipe{Codec: id, Delivery: "kafka sequenced"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Kafka.Delivery != "sequenced" || now.Kafka.Delivery != "transactional" || got.Codec != "canal-json" || got.TimeZone != "Europe/Berlin" || got.CanalJSON != before.CanalJSON || got.Kafka.Brokers[0] != "b:9092" {
+		t.Errorf("%+v %+v", got, got.Kafka)
+	}
+	for _, r := range []*bridge.Recipe{
+		{Codec: id, Delivery: "pulsar"},
+		{Codec: `{"name":"debezium","time_zone":"UTC","twist":1}`, Delivery: "kafka sequenced"},
+		{Codec: `canal-json "latin1"`, Delivery: "kafka sequenced"},
+	} {
+		if _, err := formerSink(now, r); !errors.Is(err, bridge.ErrRecipe) || !strings.Contains(err.Error(), "bridge: ") {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
