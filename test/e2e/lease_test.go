@@ -96,6 +96,9 @@ func TestTwoNodesI8(t *testing.T) {
 			r := newRun(t, testenv.MySQL(t, "mysql"), targets(t, kind))
 			ws := r.writers(500)
 			all := r.nodes("a", "b")
+			// A destination begins at the log's end, which its first owner must have seen before anything is written.
+			first, _ := owner(t, all)
+			first.Await("the source", 3*time.Minute, func(rep *admin.Report) bool { return rep.Destinations[0].Connected })
 			stop := r.writeOn(ws, pause/150) // a long form writes no more than a short one can read back
 			epoch := int64(0)
 			for round := range rounds {
