@@ -214,6 +214,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 	if err != nil {
 		return err
 	}
+	src.OnLarge(p.governor.large(old.RowFactor()))
 	g := &gate{Connector: src, limit: -1}
 	srv := server.New(server.Options{Meta: p.store, Logger: p.log, SaveInterval: p.cfg.Meta.SaveInterval.Value()})
 	stop := func() error {
