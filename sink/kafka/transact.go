@@ -405,11 +405,11 @@ func (t *transactor) persist(what string, f func() error) error {
 			}
 			return err
 		}
-		ses.retries.Add(1)
 		d := backoff(n)
 		if short && n <= 50 {
-			d = time.Millisecond // the markers of the last commit are being written
+			d = time.Millisecond // the markers of the last commit are being written: nothing to speak of
 		} else {
+			ses.retries.Add(1)
 			if short {
 				d = backoff(n - 50)
 			}
