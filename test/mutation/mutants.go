@@ -53,7 +53,7 @@ var mutants = []mutant{
 	{"I5", "a change under other numbers is refused where it may be stored already", "bridge/bridge.go",
 		"if changed && st.Fingerprint != MovedFingerprint && !st.Clean", "if false && changed && st.Fingerprint != MovedFingerprint && !st.Clean", "./bridge"},
 	{"I5", "a reader that passes a saved cursor arrives at its number", "server/core.go",
-		"if e.Kind != event.End || e.Ordinal != s.cursor.Ordinal {", "if false {", "./server"},
+		"			if why != \"\" {\n				if err == nil {\n					err = misplaced", "			if why == \"never\" {\n				if err == nil {\n					err = misplaced", "./server"},
 	{"I5", "Kafka: the sequence is the message's number", "sink/kafka/synchronise.go",
 		"	if m.Sequence == c.seq && m.SubIndex == c.sub {\n		return nil\n	}\n", "	if true {\n		return nil\n	}\n", "./sink/kafka"},
 
