@@ -162,7 +162,8 @@ func fenced(t *testing.T, k kind) {
 func TestBrokerKilled(t *testing.T) {
 	b := testenv.NewPulsar(t)
 	const total = 20000
-	topicOf := func(k kind) string { return b.Topic() + "-" + k.name }
+	base := b.Topic()
+	topicOf := func(k kind) string { return base + "-" + k.name }
 	var sinks []*Sink
 	for _, k := range kinds {
 		s := open(t, options(b, k, "killed"))

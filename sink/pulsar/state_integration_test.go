@@ -111,7 +111,8 @@ func TestInactivityWindow(t *testing.T) {
 		o.DeduplicationWindow, o.IdleTimeout = 30*time.Second, 20*time.Second
 		return o
 	}
-	topic := func(k kind, what string) string { return b.Topic() + "-" + what + "-" + k.name }
+	base := b.Topic()
+	topic := func(k kind, what string) string { return base + "-" + what + "-" + k.name }
 	var states [][]byte // saved after 60 messages of one topic and none of the other
 	for _, k := range kinds {
 		states = append(states, leave(t, opt(k), topic(k, "known")))
