@@ -65,7 +65,7 @@ var mutants = []mutant{
 	{"I7", "what was put before a lost link is skipped (ring)", "server/core.go",
 		"		case store.LastOrdinal(e) <= last:\n			return true, nil, nil\n", "", "./server"},
 	{"I7", "what was put before a lost link is skipped (reader)", "connector/read.go",
-		"	r.replay = r.open != nil\n", "	r.replay = false\n", "./connector"},
+		"	r.replay = r.open != nil\n", "	r.replay = false\n", "-tags integration -run TestDumpKilled ./connector"},
 	{"I7", "a transaction that is shown again is the same one", "connector/read.go",
 		"if t.ServerUUID != o.ServerUUID {", "if false {", "./connector"},
 	{"I7", "Kafka sequenced: a lane is synchronised anew after an error", "sink/kafka/lane.go",
