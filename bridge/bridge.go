@@ -657,11 +657,14 @@ func (b *Bridge) hold(soft, hard context.Context) error {
 }
 
 // acknowledgeUpTo acknowledges what was handed out up to an ordinal, in part of a batch, too. No session runs.
-func (b *Bridge) acknowledgeUpTo(ctx context.Context, ordinal int64) error {
+func (b *Bridge) acknowledgeUpTo(ctx context.Context, s *session, ordinal int64) error {
 	if b.stateful == nil {
 		return b.o.Client.AckUpTo(ctx, ordinal, nil)
 	}
-	b.mark = b.stateful.Mark()
+	b.mark = 0
+	if s.sent.Load() { // else the mark is that of an older session, which may have published more than was confirmed
+		b.mark = b.stateful.Mark()
+	}
 	return b.o.Client.AckUpTo(ctx, ordinal, (*lazyState)(b))
 }
 
@@ -770,7 +773,7 @@ func (b *Bridge) reset(s *session, hard context.Context, at *heldError) error {
 			}
 			if err == nil && at != nil && !s.lost.Load() {
 				// All before the change is confirmed, and nothing from it on was sent: the cursor goes right before it.
-				err = b.acknowledgeUpTo(hard, at.ordinal-1)
+				err = b.acknowledgeUpTo(hard, s, at.ordinal-1)
 				b.whole = err == nil
 			}
 			if err != nil && hard.Err() == nil {

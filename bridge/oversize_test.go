@@ -490,6 +490,78 @@ func TestBrokerRefusesI3(t *testing.T) {
 	}
 }
 
+// lateSink accepts everything and learns only then that the broker does not take a message, as Kafka's does.
+type lateSink struct {
+	*countSink
+	large int
+}
+
+func (s *lateSink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
+	for i := range msgs {
+		if msgs[i].Framed() <= s.large {
+			continue
+		}
+		n, err := s.countSink.Publish(ctx, msgs[:i])
+		if err == nil {
+			err = s.Flush(ctx)
+		}
+		if err != nil {
+			return n, err
+		}
+		s.set(func() { s.stalled = true })
+		n, err = s.countSink.Publish(ctx, msgs[i:])
+		s.set(func() {
+			s.stalled = false
+			s.failed = sink.TooLarge(&msgs[i], errors.New("the broker takes no such message"))
+			rest := s.queue
+			s.queue = nil
+			for _, m := range rest {
+				s.done(m, s.failed)
+			}
+		})
+		return i + n, err
+	}
+	return s.countSink.Publish(ctx, msgs)
+}
+
+// TestRefusedCountsNothingI2: the state that is saved when a refused message has stopped a sink counts what the broker has, and not what
+// was on its way behind that.
+func TestRefusedCountsNothingI2(t *testing.T) {
+	h := &history{offset: 4}
+	keyed := testTable(t, "a", true)
+	for i := range int64(20) {
+		h.begin()
+		v := "x"
+		if i == 12 {
+			v = strings.Repeat("z", 200)
+		}
+		h.rows(keyed, change{nil, &testRow{i, v, i}})
+		h.end()
+	}
+	for _, batch := range []int{1, 3, 100} {
+		fs := newFaultSink(1, 0)
+		s := &lateSink{&countSink{faultSink: fs}, 390}
+		r := start(t, h, &meta.Memory{}, fs, 0, func(o *Options) { o.Sink, o.BatchEvents = s, batch })
+		err := <-r.result
+		var large *sink.TooLargeError
+		if !errors.As(err, &large) {
+			t.Fatalf("Run returned %v", err)
+		}
+		s.countSink.mu.Lock()
+		if s.acked != 12 {
+			t.Errorf("batches of %d: %d messages count as acknowledged, 12 are stored", batch, s.acked)
+		}
+		s.countSink.mu.Unlock()
+		r.result <- nil
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := fs.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestOversizeOptions: what cannot work is refused at once.
 func TestOversizeOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){

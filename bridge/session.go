@@ -28,6 +28,7 @@ type session struct {
 	once   sync.Once
 	cause  error // set before failed is closed
 
+	sent        atomic.Bool   // something was published
 	lost        atomic.Bool   // a message may be stored without being confirmed
 	chunks      sync.Pool     // of this session: its workers may hold chunks that others use by now
 	encoded     atomic.Int64  // bytes of slabs that are not done
@@ -549,6 +550,7 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 		if sl.ended {
 			s.b.transactional.EndTransaction()
 		}
+		s.sent.Store(true)
 		accepted, err = s.b.o.Sink.Publish(ctx, sl.msgs)
 	}
 	if accepted < n {

@@ -43,11 +43,14 @@ func TestDocs(t *testing.T) {
 	x := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("x")), codectest.Null, codectest.Null})
 	remove.Last = true
 	ddl := codectest.DDL("shop", "ALTER TABLE item ADD c INT")
+	large := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(6, 4)), codectest.V([]byte(strings.Repeat("x", 60000)))})
 	for name, f := range map[string]func() ([]byte, error){
 		"canal-json update": func() ([]byte, error) { return cj.AppendRow(nil, update) },
 		"canal-json key":    func() ([]byte, error) { return cj.AppendKey(nil, update, tab.Key) },
 		"canal-json no key": func() ([]byte, error) { return cj.AppendKey(nil, update, nil) },
 		"canal-json ddl":    func() ([]byte, error) { return cj.AppendDDL(nil, ddl) },
+		"canal-json stub":   func() ([]byte, error) { return cj.AppendStub(nil, large, nil, 10000) },
+		"maxwell stub":      func() ([]byte, error) { return mw.AppendStub(nil, large, nil, 10000) },
 		"maxwell update":    func() ([]byte, error) { return mw.AppendRow(nil, update) },
 		"maxwell delete":    func() ([]byte, error) { return mwFull.AppendRow(nil, remove) },
 		"maxwell key":       func() ([]byte, error) { return mw.AppendKey(nil, x, []int{0, 1}) },

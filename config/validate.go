@@ -267,7 +267,7 @@ func (f *faults) oversize(path string, s *Sink) {
 	}
 	switch {
 	case s.Oversize == "dead_letter" && s.DeadLetter == "":
-		f.add(path+".dead_letter_topic", "oversize: dead_letter needs the topic that takes the whole messages")
+		f.add(path+".dead_letter_topic", "dead_letter needs the topic that takes the whole messages")
 	case s.Oversize == "dead_letter" && (s.DeadLetter == s.Topic || s.DeadLetter == s.DDLTopic):
 		f.add(path+".dead_letter_topic", "must be another than topic and ddl_topic")
 	case s.Oversize != "dead_letter" && s.DeadLetter != "":
