@@ -30,9 +30,9 @@ func TestGateEndsAllReadersAtOnePlace(t *testing.T) {
 			ends = append(ends, ord)
 		}
 		type reader struct {
-			at, end int
-			last    int64
-			ended   bool
+			at    int
+			last  int64
+			ended bool
 		}
 		g := &gate{limit: -1}
 		readers := make([]reader, 3)
