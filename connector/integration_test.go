@@ -47,7 +47,7 @@ func newConnectorWith(t *testing.T, s *testenv.Server, change func(*Options), ta
 
 func start(t *testing.T, c *Connector) event.Cursor {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cur, err := c.Start(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ var errEnough = errors.New("enough")
 // readUntil reads until enough says so, and returns all events up to there.
 func readUntil(t *testing.T, c *Connector, from event.Cursor, enough func(*event.Event) bool) []*event.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var all []*event.Event
 	err := c.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
@@ -82,7 +82,7 @@ func readUntil(t *testing.T, c *Connector, from event.Cursor, enough func(*event
 // readError reads until Read gives up.
 func readError(t *testing.T, c *Connector, from event.Cursor) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	err := c.Read(ctx, from, func(context.Context, []*event.Event) error { return nil })
 	var stop *StopError
@@ -282,7 +282,7 @@ func TestDumpKilled(t *testing.T) {
 			s.Exec("INSERT INTO shop.t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 20000) SELECT i, REPEAT('x', 2000) FROM n")
 			s.Exec("INSERT INTO shop.t VALUES (0, '')")
 			s.Exec("CREATE TABLE shop.done (id INT)")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			var all []*event.Event
 			kills, next, end := 0, 3000, marker("shop.done")
@@ -410,7 +410,7 @@ func TestBackPressure(t *testing.T) {
 		s.Exec("INSERT INTO " + db + ".t (b) VALUES (REPEAT('x', 60000)),(REPEAT('x', 60000)),(REPEAT('x', 60000)),(REPEAT('x', 60000))")
 	}
 	s.Exec("CREATE TABLE " + db + ".finished (id INT)")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var all []*event.Event
 	slow := true
@@ -446,7 +446,7 @@ func TestServerRestart(t *testing.T) {
 			con := newConnector(t, s, "latest", "shop.*")
 			from := start(t, con)
 			s.Exec("INSERT INTO shop.t VALUES (1)")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			got := make(chan *event.Event, 1000)
 			done := make(chan error, 1)
@@ -481,7 +481,7 @@ func TestServerRestart(t *testing.T) {
 
 func wait(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("waited in vain")
 		}
