@@ -85,7 +85,7 @@ func TestTransactionalReplays(t *testing.T) {
 				}
 				cut.every.Store(c.cut)
 				o := Options{Brokers: cl.ListenAddrs(), BatchBytes: 2000, RequestsInFlight: inflight, CommitInterval: 3 * time.Millisecond, RequestTimeout: 5 * time.Second}
-				const total = 6000
+				const total = 3000
 				r := replayer{o: o, topic: "shop", parts: 6, total: total, seed: uint64(inflight)}
 				if err := r.run(t, func(rnd *rand.Rand) {
 					if c.moves {
