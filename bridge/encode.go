@@ -170,6 +170,15 @@ type encoder struct {
 	row    []byte
 }
 
+// largeRaw is from where on an encoder lets go of a chunk's memory rather than have its next one overwrite what points there.
+const largeRaw = 1 << 20
+
+// let forgets what points into the events and slabs of the last chunk. (I9)
+func (x *encoder) let() {
+	x.sc, x.old, x.new, x.merged = event.Scanner{}, event.Row{}, event.Row{}, nil
+	x.txn, x.at, x.gtid, x.commit, x.pos, x.seq, x.row = nil, nil, nil, nil, nil, nil, nil
+}
+
 // encode writes all messages of c and gives them to yield, slab by slab.
 func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 	x.yield, x.raw = yield, c.raw
@@ -180,6 +189,9 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 			x.s = nil
 		}
 		x.yield = nil
+		if x.raw > largeRaw {
+			x.let()
+		}
 	}()
 	var stop error
 	for i := range c.parts {
