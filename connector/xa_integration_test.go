@@ -63,6 +63,13 @@ func TestPreparedXA(t *testing.T) {
 			s.Exec("INSERT INTO shop.a VALUES (10,'plain')")
 			prepareXA(t, s, "'it''s',X'00ff',7", "INSERT INTO shop.a VALUES (11,'odd id')", "INSERT INTO other.x VALUES (11)", "DELETE FROM shop.a WHERE id=11")
 			prepareXA(t, s, "'large'", "INSERT INTO shop.a VALUES (12,REPEAT('x',12000000)),(13,REPEAT('y',12000000))", "INSERT INTO shop.a VALUES (14,REPEAT('z',12000000))")
+			if !s.MariaDB() {
+				s.Exec("SET GLOBAL binlog_transaction_compression=ON")
+			}
+			prepareXA(t, s, "'packed'", "INSERT INTO shop.a VALUES (18,REPEAT('p',14000000)),(19,REPEAT('q',14000000)),(21,REPEAT('r',14000000))")
+			if !s.MariaDB() {
+				s.Exec("SET GLOBAL binlog_transaction_compression=OFF")
+			}
 			endXA(t, s, "XA COMMIT 'elsewhere'")
 			endXA(t, s, "XA ROLLBACK 'gone'")
 			s.Exec("INSERT INTO shop.a VALUES (15,'between')")
@@ -74,13 +81,14 @@ func TestPreparedXA(t *testing.T) {
 			s.Exec("FLUSH BINARY LOGS")
 			endXA(t, s, "XA COMMIT 'large'")
 			endXA(t, s, "XA COMMIT 'before'")
+			endXA(t, s, "XA COMMIT 'packed'")
 			endXA(t, s, "XA COMMIT 'it''s',X'00ff',7")
 			s.Exec("CREATE TABLE shop.done (id INT)")
 
 			all := readUntil(t, con, from, marker("shop.done"))
 			numbered(t, all, 1)
 			ids := strings.Join(rowsOf(all, "a"), " ")
-			if want := "i10 i15 i1 u1 i12 i13 i14 i17 i11 d11"; ids != want {
+			if want := "i10 i15 i1 u1 i12 i13 i14 i17 i18 i19 i21 i11 d11"; ids != want {
 				t.Errorf("rows %s\nwant %s", ids, want)
 			}
 			want := transcript(t, all)
