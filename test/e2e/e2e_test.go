@@ -106,7 +106,7 @@ func (r *run) write(ws []*workload.Writer, transactions int, during func()) {
 func (r *run) settle(p *process.Child) {
 	r.t.Helper()
 	file, offset := r.end()
-	p.AwaitAcknowledged(file, offset, 3*time.Minute)
+	p.AwaitAcknowledged(file, offset, 10*time.Minute)
 }
 
 // end returns where the source's log ends.
@@ -263,7 +263,7 @@ func TestOneDeadSinkDoesNotStopTheOther(t *testing.T) {
 
 	broker.Kill(1)
 	r.write(ws, 70, nil)
-	p.Await("the live sink", 2*time.Minute, func(rep *admin.Report) bool {
+	p.Await("the live sink", 10*time.Minute, func(rep *admin.Report) bool {
 		d := rep.Destinations[0]
 		return d.Sinks[1].Behind == 0 && d.LagKnown && d.LagBytes == 0 && d.Sinks[0].Behind > 0
 	})
