@@ -95,10 +95,13 @@ func (f *feed) freed() {
 	if used <= 0.5 {
 		f.run.fullSince = time.Time{}
 	}
-	if f.run.blocked && (used <= 0.875 || f.ring.Len() == 0) {
+	if f.run.blocked && f.roomy() {
 		f.signal()
 	}
 }
+
+// roomy says whether there is room enough to wake a put for.
+func (f *feed) roomy() bool { return f.ring.Used() <= 0.875 || f.ring.Len() == 0 }
 
 func (f *feed) signal() {
 	if f.run.room == nil {

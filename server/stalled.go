@@ -13,7 +13,7 @@ func (s *Server) Stalled(id Identity) (handed int, stalled bool) {
 	if err != nil || x.feed == nil || x.rd == nil {
 		return 0, false
 	}
-	return len(x.batches), x.feed.run.blocked && x.rd.Taken() == x.feed.ring.Next()
+	return len(x.batches), x.feed.run.blocked && !x.feed.roomy() && x.rd.Taken() == x.feed.ring.Next()
 }
 
 // Stalled is [Server.Stalled].
