@@ -44,8 +44,8 @@ type Sink struct {
 	Bytes       int64   `json:"bytes"`    // their keys, values and headers
 	InFlight    int64   `json:"in_flight_messages"`
 	FlightBytes int64   `json:"in_flight_bytes"`
-	Retries     int64   `json:"retries"`   // requests repeated
-	Commits     int64   `json:"commits"`   // Kafka transactions committed
+	Retries     int64   `json:"retries"` // requests repeated
+	Commits     int64   `json:"commits"` // Kafka transactions committed
 	Spread      int64   `json:"spread_transactions"`
 	Hanging     int64   `json:"hanging_partitions"`
 	Rollbacks   int64   `json:"rollbacks"` // times the sink began again at its acknowledged position
