@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -32,6 +33,8 @@ func (r *run) nodes(names ...string) []*node {
 	r.t.Helper()
 	z := testenv.ZooKeeper(r.t)
 	root := "/binlogmq-test/" + testenv.Name(r.t)
+	// Replicas of one source, of this test and of others beside it: each has an id of its own.
+	first := 1_000_000_000 + rand.Int64N(1_000_000_000)
 	var all []*node
 	for i, name := range names {
 		link := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), name, "127.0.0.1:0", z.Servers[0])
@@ -41,7 +44,7 @@ func (r *run) nodes(names ...string) []*node {
 		r.t.Cleanup(link.Stop)
 		config := directory.ReplaceAllString(r.config, "")
 		config = strings.Replace(config, "file: {  }", fmt.Sprintf("zookeeper: { servers: [%q], session_timeout: 4s, root: %q, node: %s }", link.Listen, root, name), 1)
-		config = strings.Replace(config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", 1_000_000_000+int(*seed%1_000_000_000)+i), 1)
+		config = strings.Replace(config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", first+int64(i)), 1)
 		if !strings.Contains(config, "zookeeper:") {
 			r.t.Fatalf("no place for ZooKeeper in the configuration:\n%s", config)
 		}
