@@ -40,7 +40,7 @@ func TestLargeTextsAreMeasured(t *testing.T) {
 			"AppendLatin1": func() { AppendLatin1(nil, s) },
 			"AppendBase64": func() { AppendBase64(nil, s) },
 		} {
-			if n := testing.AllocsPerRun(1, f); n != 1 {
+			if n := testing.AllocsPerRun(1, f); n < 1 || n > growths {
 				t.Errorf("%s: %s takes memory %v times", name, what, n)
 			}
 		}
