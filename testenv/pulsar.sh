@@ -9,8 +9,6 @@
 #   pulsar.sh pause|resume DIR   SIGSTOP, SIGCONT
 #   pulsar.sh wipe DIR           kill the broker and delete DIR
 #   pulsar.sh admin DIR METHOD PATH [JSON]   one admin REST call below /admin/v2/
-#   pulsar.sh second DIR [KEY=VALUE...]      start a second broker beside that of DIR, which was
-#                                started with PULSAR_ZOOKEEPER=1; last line: its two URLs
 #   pulsar.sh fetch              only resolve the jars and warm the class archive
 #   pulsar.sh classpath          print the class path (it holds a Java client too)
 #
@@ -19,8 +17,6 @@
 # Options that are not given are Pulsar's own defaults, but: deduplication is on, one
 # replica, no fsync, and topics without subscription keep their data (by default they lose it
 # when a ledger ends, as at each restart, or after a minute without producer).
-# With PULSAR_ZOOKEEPER=1 the metadata is in a ZooKeeper of the same JVM, so that a second broker
-# can share it; it ends with the first one.
 # A broker with authentication on is asked with the token in PULSAR_ADMIN_TOKEN.
 #
 # `start` is idempotent: a running broker of DIR is left alone, a stopped or killed
@@ -113,19 +109,6 @@ END
 
 server_pid() { pid_of "$1/server.pid" "$1/standalone.conf"; }
 
-# Sets JVM to the command that runs a class of the broker.
-jvm() { # DIR CLASS [JAVA OPTIONS...]
-  local open opens=()
-  for open in java.base/java.nio java.base/jdk.internal.misc java.base/jdk.internal.platform \
-    java.management/sun.management jdk.management/com.sun.management.internal; do
-    opens+=(--add-opens "$open=ALL-UNNAMED")
-  done
-  # shellcheck disable=SC2086,SC2206
-  JVM=("$JAVA" -Xms64m "-Xmx$HEAP" "-XX:MaxDirectMemorySize=$HEAP" -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError
-    "${@:3}" "${opens[@]}" -Dio.netty.tryReflectionSetAccessible=true "-Dlog4j2.configurationFile=$1/log4j2.xml" $JAVA_OPTS
-    -cp "$(cat "$HOME_DIR/classpath")" "$2")
-}
-
 start() { # PORT HTTP_PORT DIR [KEY=VALUE...]
   local dir=$3
   [[ $1$2 =~ ^[0-9]+$ ]] || die "PORT and HTTP_PORT must be numbers"
@@ -135,7 +118,7 @@ start() { # PORT HTTP_PORT DIR [KEY=VALUE...]
 }
 
 launch_broker() { # PORT HTTP_PORT DIR [KEY=VALUE...]
-  local port=$1 http=$2 dir=$3 pid i archive=$HOME_DIR/classes.jsa begin kept=() more=() zookeeper
+  local port=$1 http=$2 dir=$3 pid i open opens=() archive=$HOME_DIR/classes.jsa begin kept=()
   shift 3
   if pid=$(server_pid "$dir"); then
     note "running already (pid $pid)"
@@ -147,25 +130,23 @@ launch_broker() { # PORT HTTP_PORT DIR [KEY=VALUE...]
   [ "$http" != 0 ] || http=${kept[1]:-$(free_port)}
   [ -s "$dir/bookie.port" ] || free_port >"$dir/bookie.port" # part of the bookie's identity
   printf '%s\n' "$port" "$http" "$@" >"$dir/start.args"
-  if [ -n "${PULSAR_ZOOKEEPER:-}" ]; then
-    [ -s "$dir/zookeeper.port" ] || free_port >"$dir/zookeeper.port"
-    zookeeper=zk:127.0.0.1:$(cat "$dir/zookeeper.port")
-    more=("metadataStoreUrl=$zookeeper" "configurationMetadataStoreUrl=$zookeeper")
-  fi
-  write_config "$port" "$http" "${more[@]}" "$@" >"$dir/standalone.conf"
+  write_config "$port" "$http" "$@" >"$dir/standalone.conf"
   write_logging >"$dir/log4j2.xml"
+  for open in java.base/java.nio java.base/jdk.internal.misc java.base/jdk.internal.platform \
+    java.management/sun.management jdk.management/com.sun.management.internal; do
+    opens+=(--add-opens "$open=ALL-UNNAMED")
+  done
   if [ -f "$archive" ]; then archive=-XX:SharedArchiveFile=$archive
   else archive=-XX:ArchiveClassesAtExit=$archive; fi
-  jvm "$dir" org.apache.pulsar.PulsarStandaloneStarter "$archive" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off
-  JVM+=(--config "$dir/standalone.conf" --no-functions-worker --no-stream-storage
-    --bookkeeper-dir "$dir/bookie" --bookkeeper-port "$(cat "$dir/bookie.port")")
   begin=$(now_ms)
-  if [ -n "${PULSAR_ZOOKEEPER:-}" ]; then
-    PULSAR_STANDALONE_USE_ZOOKEEPER=1 launch "$dir/server.pid" "$dir/server.log" \
-      "${JVM[@]}" --zookeeper-port "$(cat "$dir/zookeeper.port")" --zookeeper-dir "$dir/zookeeper"
-  else
-    launch "$dir/server.pid" "$dir/server.log" "${JVM[@]}" --metadata-dir "$dir/metadata"
-  fi
+  # shellcheck disable=SC2086
+  launch "$dir/server.pid" "$dir/server.log" \
+    "$JAVA" -Xms64m "-Xmx$HEAP" "-XX:MaxDirectMemorySize=$HEAP" -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError \
+    "$archive" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off "${opens[@]}" \
+    -Dio.netty.tryReflectionSetAccessible=true "-Dlog4j2.configurationFile=$dir/log4j2.xml" $JAVA_OPTS \
+    -cp "$(cat "$HOME_DIR/classpath")" org.apache.pulsar.PulsarStandaloneStarter \
+    --config "$dir/standalone.conf" --no-functions-worker --no-stream-storage \
+    --metadata-dir "$dir/metadata" --bookkeeper-dir "$dir/bookie" --bookkeeper-port "$(cat "$dir/bookie.port")"
   pid=$(cat "$dir/server.pid")
   for ((i = 0; ; i++)); do
     if [ "$(rest "$http" GET brokers/ready 2>/dev/null)" = ok ] &&
@@ -179,37 +160,12 @@ launch_broker() { # PORT HTTP_PORT DIR [KEY=VALUE...]
   cat "$dir/urls"
 }
 
-second() { # DIR [KEY=VALUE...]
-  local dir=$1 port http pid i zookeeper settings=()
-  [ -s "$dir/zookeeper.port" ] || die "the broker of $dir was not started with PULSAR_ZOOKEEPER=1"
-  zookeeper=zk:127.0.0.1:$(cat "$dir/zookeeper.port")
-  port=$(free_port) http=$(free_port)
-  mapfile -t -s 2 settings <"$dir/start.args"
-  write_config "$port" "$http" "metadataStoreUrl=$zookeeper" "configurationMetadataStoreUrl=$zookeeper" \
-    "${settings[@]}" "${@:2}" >"$dir/second.conf"
-  jvm "$dir" org.apache.pulsar.PulsarBrokerStarter
-  launch "$dir/second.pid" "$dir/second.log" "${JVM[@]}" --broker-conf "$dir/second.conf"
-  pid=$(cat "$dir/second.pid")
-  for ((i = 0; ; i++)); do
-    [ "$(rest "$http" GET brokers/ready 2>/dev/null)" != ok ] || break
-    [ -d "/proc/$pid" ] || tail_and_die "the second broker did not start" "$dir/second.log"
-    [ $i -lt $((START_TIMEOUT * 5)) ] || tail_and_die "not ready after $START_TIMEOUT s" "$dir/second.log"
-    sleep 0.2
-  done
-  echo "pulsar://127.0.0.1:$port http://127.0.0.1:$http"
-}
-
 rest() { # HTTP_PORT METHOD PATH [JSON]
   curl -sS --fail-with-body -m 60 -X "$2" -H 'Content-Type: application/json' ${4:+--data "$4"} \
     ${PULSAR_ADMIN_TOKEN:+-H "Authorization: Bearer $PULSAR_ADMIN_TOKEN"} "http://127.0.0.1:$1/admin/v2/$3"
 }
 
 end() { # SIGNAL DIR
-  if [ -s "$2/second.pid" ]; then
-    signal_process KILL "$2/second.pid" "$2/second.conf"
-    await_end "$2/second.pid" "$2/second.conf" 60 || die "the second broker did not end within 60 s"
-    rm -f "$2/second.pid"
-  fi
   signal_process "$1" "$2/server.pid" "$2/standalone.conf"
   await_end "$2/server.pid" "$2/standalone.conf" 60 || die "pid $(server_pid "$2") did not end within 60 s"
 }
@@ -228,7 +184,7 @@ case $command in
   start) [ $# -ge 3 ] || usage; start "$@"; exit ;;
   fetch) fetch; exit ;;
   classpath) fetch; cat "$HOME_DIR/classpath"; exit ;;
-  stop | kill | restart | pause | resume | wipe | admin | second) [ $# -ge 1 ] || usage ;;
+  stop | kill | restart | pause | resume | wipe | admin) [ $# -ge 1 ] || usage ;;
   *) usage ;;
 esac
 [ -d "$1" ] || exit 0
@@ -241,6 +197,5 @@ case $command in
   pause) signal_process STOP "$dir/server.pid" "$dir/standalone.conf" ;;
   resume) signal_process CONT "$dir/server.pid" "$dir/standalone.conf" ;;
   wipe) end KILL "$dir"; rm -rf -- "$dir" ;;
-  second) second "$dir" "$@" ;;
   admin) [ $# -ge 2 ] || usage; rest "$(sed -n 2p "$dir/start.args")" "$@" ;;
 esac

@@ -47,30 +47,6 @@ func startPulsar(t testing.TB, env []string, settings ...string) *PulsarBroker {
 	return &PulsarBroker{URL: url, AdminURL: admin, Dir: dir, t: t, own: true, env: env}
 }
 
-// NewPulsarPair starts a cluster of two brokers for t alone, on the metadata of one ZooKeeper and one bookie. The first one's methods
-// act on it; Second is the URL of the other, SecondAdmin that of its admin service. BINLOGMQ_TEST_PULSAR_PAIR names
-// the four URLs of a pair that somebody else runs.
-func NewPulsarPair(t testing.TB, settings ...string) *PulsarPair {
-	t.Helper()
-	if at := strings.Fields(os.Getenv("BINLOGMQ_TEST_PULSAR_PAIR")); len(at) == 4 {
-		return &PulsarPair{&PulsarBroker{URL: at[0], AdminURL: at[1], t: t}, at[2], at[3]}
-	}
-	env := []string{"PULSAR_ZOOKEEPER=1"}
-	p := &PulsarPair{PulsarBroker: startPulsar(t, env, settings...)}
-	line, err := run(env, "pulsar.sh", "second", p.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Second, p.SecondAdmin, _ = strings.Cut(line, " ")
-	return p
-}
-
-// PulsarPair is a cluster of two brokers.
-type PulsarPair struct {
-	*PulsarBroker
-	Second, SecondAdmin string
-}
-
 // Topic returns the full name of a topic of t's own in public/default. It does not create it.
 func (p *PulsarBroker) Topic() string { return "persistent://public/default/" + Name(p.t) }
 
