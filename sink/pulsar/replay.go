@@ -27,7 +27,7 @@ func (s *Sink) Recount(ctx context.Context, topics []string) (map[string]int32, 
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("pulsar: counting partitions: %w (last error: %w)", ctx.Err(), err)
 		}
-		s.trouble("recount", fmt.Errorf("pulsar: counting partitions: %w", err))
+		s.trouble("recount", err)
 		s.retries.Add(1)
 		if !wait.sleep(ctx) {
 			return nil, fmt.Errorf("pulsar: counting partitions: %w (last error: %w)", ctx.Err(), err)
@@ -73,7 +73,7 @@ func (s *Sink) recount(ctx context.Context, topics []string, out map[string]int3
 			case err == nil:
 				out[topic] = int32(max(count, 1))
 			case !isMissing(err) && first == nil:
-				first = fmt.Errorf("topic %s: %w", topic, err)
+				first = explain(err, "topic "+topic, s.opt.producerName(), n.back.complaint(), 0)
 			}
 		})
 	}
