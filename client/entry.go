@@ -17,21 +17,21 @@ const (
 )
 
 // EventType says what a [RowChange] does (EntryProtocol.proto, EventType).
-type EventType int32
+type EventType = canalwire.EventType
 
 // The types of events.
 const (
-	Insert   EventType = 1
-	Update   EventType = 2
-	Delete   EventType = 3
-	Create   EventType = 4
-	Alter    EventType = 5
-	Erase    EventType = 6
-	Query    EventType = 7
-	Truncate EventType = 8
-	Rename   EventType = 9
-	CIndex   EventType = 10
-	DIndex   EventType = 11
+	Insert   = canalwire.Insert
+	Update   = canalwire.Update
+	Delete   = canalwire.Delete
+	Create   = canalwire.Create
+	Alter    = canalwire.Alter
+	Erase    = canalwire.Erase
+	Query    = canalwire.Query
+	Truncate = canalwire.Truncate
+	Rename   = canalwire.Rename
+	CIndex   = canalwire.CIndex
+	DIndex   = canalwire.DIndex
 )
 
 // Entry is one binlog-level step.

@@ -17,6 +17,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
 	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/canalwire"
 )
 
 // Options choose between the encodings of values that people expect. The zero
@@ -262,14 +263,14 @@ func appendText(dst, s []byte) []byte {
 	return protowire.AppendBytes(dst, s)
 }
 
-func eventType(op event.Op) (canaltype.EventType, bool) {
+func eventType(op event.Op) (canalwire.EventType, bool) {
 	switch op {
 	case event.Insert:
-		return canaltype.Insert, true
+		return canalwire.Insert, true
 	case event.Update:
-		return canaltype.Update, true
+		return canalwire.Update, true
 	case event.Delete:
-		return canaltype.Delete, true
+		return canalwire.Delete, true
 	}
 	return 0, false
 }

@@ -3,78 +3,34 @@ package canaltype
 import (
 	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/canalwire"
 )
-
-// EventType is Canal's EventType (EntryProtocol.proto).
-type EventType uint8
-
-// The event types that are used.
-const (
-	Insert   EventType = 1
-	Update   EventType = 2
-	Delete   EventType = 3
-	Create   EventType = 4
-	Alter    EventType = 5
-	Erase    EventType = 6
-	Query    EventType = 7
-	Truncate EventType = 8
-	Rename   EventType = 9
-	CIndex   EventType = 10
-	DIndex   EventType = 11
-)
-
-// String returns Canal's name.
-func (t EventType) String() string {
-	switch t {
-	case Insert:
-		return "INSERT"
-	case Update:
-		return "UPDATE"
-	case Delete:
-		return "DELETE"
-	case Create:
-		return "CREATE"
-	case Alter:
-		return "ALTER"
-	case Erase:
-		return "ERASE"
-	case Truncate:
-		return "TRUNCATE"
-	case Rename:
-		return "RENAME"
-	case CIndex:
-		return "CINDEX"
-	case DIndex:
-		return "DINDEX"
-	}
-	return "QUERY"
-}
 
 // StatementType is the event type of a statement.
-func StatementType(h statement.Head) EventType {
+func StatementType(h statement.Head) canalwire.EventType {
 	switch h.Object {
 	case statement.Table:
 		switch h.Verb {
 		case statement.Create:
-			return Create
+			return canalwire.Create
 		case statement.Alter:
-			return Alter
+			return canalwire.Alter
 		case statement.Drop:
-			return Erase
+			return canalwire.Erase
 		case statement.Rename:
-			return Rename
+			return canalwire.Rename
 		case statement.Truncate:
-			return Truncate
+			return canalwire.Truncate
 		}
 	case statement.Index:
 		switch h.Verb {
 		case statement.Create:
-			return CIndex
+			return canalwire.CIndex
 		case statement.Drop:
-			return DIndex
+			return canalwire.DIndex
 		}
 	}
-	return Query
+	return canalwire.Query
 }
 
 // StatementTable is the table that the statement's message names: of a renamed one the new name, as
