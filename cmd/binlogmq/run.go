@@ -179,6 +179,7 @@ func (p *program) assemble(ctx context.Context) (first []*destination, err error
 		if first[i], err = p.build(ctx, s, lease); err != nil {
 			return first, err
 		}
+		s.begin(first[i]) // or it would show as a standby until it runs
 	}
 	return first, nil
 }
