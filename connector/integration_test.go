@@ -757,7 +757,10 @@ func TestChecksumNone(t *testing.T) {
 				t.Error(ids)
 			}
 			last := all[len(all)-1]
-			if end := start(t, newConnector(t, s, "latest")).Position; end.File != last.File || end.Offset != last.Next {
+			end := start(t, newConnector(t, s, "latest")).Position
+			// MariaDB notes some time after a new file that it needs the old ones no longer: header, length and name.
+			checkpoint := uint64(19 + 4 + len(last.File))
+			if end.File != last.File || end.Offset != last.Next && (kind == "mysql" || end.Offset != last.Next+checkpoint) {
 				t.Errorf("the last event ends at %s:%d, the binlog at %s:%d", last.File, last.Next, end.File, end.Offset)
 			}
 			// From inside such a file, too.
