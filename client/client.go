@@ -65,3 +65,12 @@ type Connector interface {
 	// RollbackTo forgets the batch and all later ones; earlier ones stay unacknowledged.
 	RollbackTo(ctx context.Context, id int64) error
 }
+
+// getAndAck is Get by means of the other calls.
+func getAndAck(ctx context.Context, c Connector, size int, wait Wait) (*Message, error) {
+	m, err := c.GetWithoutAck(ctx, size, wait)
+	if err != nil || m.ID == NoBatch {
+		return m, err
+	}
+	return m, c.Ack(ctx, m.ID)
+}

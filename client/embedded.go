@@ -113,11 +113,7 @@ func (c *Embedded) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Mes
 
 // Get implements [Connector].
 func (c *Embedded) Get(ctx context.Context, size int, wait Wait) (*Message, error) {
-	m, err := c.GetWithoutAck(ctx, size, wait)
-	if err != nil || m.ID == NoBatch {
-		return m, err
-	}
-	return m, c.Ack(ctx, m.ID)
+	return getAndAck(ctx, c, size, wait)
 }
 
 // Ack implements [Connector].

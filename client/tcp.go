@@ -284,11 +284,7 @@ func (c *TCP) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Message,
 
 // Get implements [Connector].
 func (c *TCP) Get(ctx context.Context, size int, wait Wait) (*Message, error) {
-	m, err := c.GetWithoutAck(ctx, size, wait)
-	if err != nil || m.ID == NoBatch {
-		return m, err
-	}
-	return m, c.Ack(ctx, m.ID)
+	return getAndAck(ctx, c, size, wait)
 }
 
 // Ack implements [Connector]. The protocol has no answer to it: a batch that cannot be acknowledged

@@ -2,11 +2,9 @@ package canaljson
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/codectest"
-	"github.com/binlogmq/binlogmq/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,60 +79,13 @@ func read(value []byte) (codectest.Message, error) {
 	return out, nil
 }
 
-// textOf undoes the encodings that docs/formats.md describes.
-func textOf(o Options) func(col *event.Column, v json.RawMessage) (string, error) {
-	return func(col *event.Column, v json.RawMessage) (string, error) {
-		var s string
-		if err := json.Unmarshal(v, &s); err != nil {
-			return "", err
-		}
-		switch col.Class {
-		case event.ClassBinary, event.ClassVarbinary, event.ClassBlob, event.ClassGeometry:
-			if o.Binary == "base64" {
-				b, err := base64.StdEncoding.DecodeString(s)
-				return string(b), err
-			}
-			var b []byte
-			for _, r := range s {
-				if r > 0xff {
-					return "", fmt.Errorf("%U in a byte string", r)
-				}
-				b = append(b, byte(r))
-			}
-			return string(b), nil
-		case event.ClassEnum:
-			if o.Enum == "label" {
-				return s, nil
-			}
-			n, err := strconv.Atoi(s)
-			if err != nil || n == 0 {
-				return "", err
-			}
-			return col.Members[n-1], nil
-		case event.ClassSet:
-			if o.Enum == "label" {
-				return s, nil
-			}
-			mask, err := strconv.ParseUint(s, 10, 64)
-			var labels []string
-			for i, m := range col.Members {
-				if mask>>i&1 != 0 {
-					labels = append(labels, m)
-				}
-			}
-			return strings.Join(labels, ","), err
-		}
-		return s, nil
-	}
-}
-
 func TestConformance(t *testing.T) {
 	for _, o := range []Options{{}, {Binary: "base64", Enum: "label"}} {
 		t.Run(fmt.Sprintf("%s%s", o.Binary, o.Enum), func(t *testing.T) {
 			codectest.Run(t, codectest.Format{
 				New:      func() codec.Codec { return newCodec(t, o) },
 				Read:     read,
-				Text:     textOf(o),
+				Text:     codectest.CanalText(o.Binary == "base64", o.Enum == "label"),
 				TableKey: true,
 			})
 		})

@@ -99,23 +99,6 @@ const (
 	large = 5
 )
 
-func open(dst []byte, size int) ([]byte, int) {
-	for range size {
-		dst = append(dst, 0)
-	}
-	return dst, len(dst)
-}
-
-// shut fills in the length of all that follows from, the end of a length's place.
-func shut(dst []byte, from, size int) {
-	n := uint64(len(dst) - from)
-	for i := from - size; i < from-1; i++ {
-		dst[i] = byte(n) | 0x80
-		n >>= 7
-	}
-	dst[from-1] = byte(n)
-}
-
 // AppendEntry appends the serialised Entry of an event. The row changes that e.Skip names are left out.
 func (c *Codec) AppendEntry(dst []byte, e *event.Event) ([]byte, error) {
 	switch e.Kind {
@@ -146,9 +129,9 @@ func (c *Codec) appendMessage(dst []byte, r *event.Row, p *plan, cut *cut) ([]by
 	if dst, err = c.appendRow(dst, r, p, cut); err != nil {
 		return nil, err
 	}
-	shut(dst, store, large)
-	shut(dst, entry, large)
-	shut(dst, body, large)
+	canalwire.CloseLength(dst, store, large)
+	canalwire.CloseLength(dst, entry, large)
+	canalwire.CloseLength(dst, body, large)
 	return dst, nil
 }
 
@@ -162,8 +145,8 @@ func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 func (c *Codec) appendStatement(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
 	dst, body, entry := openPacket(dst, e.Ordinal)
 	dst = c.appendDDL(dst, e, h, sql)
-	shut(dst, entry, large)
-	shut(dst, body, large)
+	canalwire.CloseLength(dst, entry, large)
+	canalwire.CloseLength(dst, body, large)
 	return dst
 }
 
@@ -174,15 +157,15 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 
 // openPacket begins a MESSAGES packet of one entry.
 func openPacket(dst []byte, batch int64) (_ []byte, body, entry int) {
-	dst, body = open(append(dst, packetType, typeMessages, packetBody), large)
+	dst, body = canalwire.OpenLength(append(dst, packetType, typeMessages, packetBody), large)
 	dst = protowire.AppendVarint(append(dst, messagesBatch), uint64(batch))
-	dst, entry = open(append(dst, messagesEntry), large)
+	dst, entry = canalwire.OpenLength(append(dst, messagesEntry), large)
 	return dst, body, entry
 }
 
 // appendHeader appends an entry's header without what the kinds of entry add, and leaves it open.
 func appendHeader(dst []byte, e *event.Event) (_ []byte, header int) {
-	dst, header = open(append(dst, entryHeader), small)
+	dst, header = canalwire.OpenLength(append(dst, entryHeader), small)
 	dst = append(dst, headerVersion, 1)
 	dst = protowire.AppendString(append(dst, headerFile), e.File)
 	dst = protowire.AppendVarint(append(dst, headerOffset), e.Start)
@@ -204,7 +187,7 @@ func shutHeader(dst []byte, header int, e *event.Event) []byte {
 		dst = appendPair(dst, headerProps, "curtGtid", gtid)
 		dst = protowire.AppendBytes(append(dst, headerGTID), gtid)
 	}
-	shut(dst, header, small)
+	canalwire.CloseLength(dst, header, small)
 	return dst
 }
 
@@ -218,23 +201,23 @@ func appendPair(dst []byte, tag byte, key string, value []byte) []byte {
 func (c *Codec) appendBegin(dst []byte, e *event.Event) []byte {
 	dst, header := appendHeader(dst, e)
 	dst = shutHeader(dst, header, e)
-	dst, store := open(append(dst, entryKind, entryBegin, entryStore), small)
+	dst, store := canalwire.OpenLength(append(dst, entryKind, entryBegin, entryStore), small)
 	if e.Txn != nil && e.Txn.ThreadID != 0 {
 		dst = protowire.AppendVarint(append(dst, beginThread), uint64(e.Txn.ThreadID))
 	}
-	shut(dst, store, small)
+	canalwire.CloseLength(dst, store, small)
 	return dst
 }
 
 func (c *Codec) appendEnd(dst []byte, e *event.Event) []byte {
 	dst, header := appendHeader(dst, e)
 	dst = shutHeader(dst, header, e)
-	dst, store := open(append(dst, entryKind, entryEnd, entryStore), small)
+	dst, store := canalwire.OpenLength(append(dst, entryKind, entryEnd, entryStore), small)
 	if e.XID != 0 {
 		var buf [20]byte
 		dst = protowire.AppendBytes(append(dst, endTransaction), strconv.AppendUint(buf[:0], e.XID, 10))
 	}
-	shut(dst, store, small)
+	canalwire.CloseLength(dst, store, small)
 	return dst
 }
 
@@ -247,11 +230,11 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []by
 	dst = appendText(append(dst, headerTable), []byte(table))
 	dst = append(dst, headerEvent, byte(kind))
 	dst = shutHeader(dst, header, e)
-	dst, store := open(append(dst, entryKind, entryRows, entryStore), large)
+	dst, store := canalwire.OpenLength(append(dst, entryKind, entryRows, entryStore), large)
 	dst = append(dst, changeEvent, byte(kind), changeDDL, 1)
 	dst = appendText(append(dst, changeSQL), sql)
 	dst = appendText(append(dst, changeSchema), []byte(e.Schema))
-	shut(dst, store, large)
+	canalwire.CloseLength(dst, store, large)
 	return dst
 }
 
@@ -287,7 +270,7 @@ func (c *Codec) openRows(dst []byte, e *event.Event, p *plan, op event.Op, rows 
 	var buf [20]byte
 	dst = appendPair(dst, headerProps, "rowsCount", strconv.AppendUint(buf[:0], rows, 10))
 	dst = shutHeader(dst, header, e)
-	dst, store = open(append(dst, entryKind, entryRows, entryStore), large)
+	dst, store = canalwire.OpenLength(append(dst, entryKind, entryRows, entryStore), large)
 	return append(dst, changeEvent, byte(kind), changeDDL, 0), store, nil
 }
 
@@ -308,7 +291,7 @@ func (c *Codec) appendRows(dst []byte, e *event.Event) ([]byte, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	shut(dst, store, large)
+	canalwire.CloseLength(dst, store, large)
 	return dst, nil
 }
 
@@ -320,7 +303,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 		return nil, fmt.Errorf("canal-protobuf: table %s.%s: row with %d and %d values, table with %d columns",
 			r.Table.Schema, r.Table.Name, len(r.Before), len(r.After), n)
 	}
-	dst, row := open(append(dst, changeRow), large)
+	dst, row := canalwire.OpenLength(append(dst, changeRow), large)
 	var err error
 	for i := range r.Before {
 		if v := &r.Before[i]; !v.IsAbsent() {
@@ -343,7 +326,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 			return nil, wrap(r, err)
 		}
 	}
-	shut(dst, row, large)
+	canalwire.CloseLength(dst, row, large)
 	return dst, nil
 }
 
@@ -360,10 +343,10 @@ func (c *Codec) appendColumn(dst []byte, v *event.Value, col *column, updated bo
 	// Few texts are longer than this many times their bytes, or than a number or a date.
 	most := 128 + 4*len(v.Raw())
 	size := protowire.SizeVarint(uint64(most + len(col.head) + len(col.tail) + 16))
-	dst, at := open(dst, size)
+	dst, at := canalwire.OpenLength(dst, size)
 	dst = append(appendFlags(append(dst, col.head...), updated, 0), columnValue)
 	valueSize := protowire.SizeVarint(uint64(most))
-	dst, from := open(dst, valueSize)
+	dst, from := canalwire.OpenLength(dst, valueSize)
 	var err error
 	switch {
 	case cut != nil && cut.digest:
@@ -392,14 +375,14 @@ func appendFlags(dst []byte, updated bool, null byte) []byte {
 	return append(dst, columnNull, null)
 }
 
-// closeLength is shut for a length that may have turned out to need more room than size.
+// closeLength is canalwire.CloseLength for a length that may have turned out to need more room than size.
 func closeLength(dst []byte, from, size int) []byte {
 	need := protowire.SizeVarint(uint64(len(dst) - from))
 	if need > size {
 		dst = slices.Insert(dst, from, make([]byte, need-size)...)
 		from, size = from+need-size, need
 	}
-	shut(dst, from, size)
+	canalwire.CloseLength(dst, from, size)
 	return dst
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec/canaljson"
 	"github.com/binlogmq/binlogmq/codec/codectest"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/canalwire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -188,50 +189,13 @@ func read(value []byte) (m codectest.Message, err error) {
 	return m, nil
 }
 
-// text undoes the encodings that docs/formats.md describes.
-func text(o Options) func(col *event.Column, v json.RawMessage) (string, error) {
-	return func(col *event.Column, v json.RawMessage) (string, error) {
-		var s string
-		if err := json.Unmarshal(v, &s); err != nil {
-			return "", err
-		}
-		switch {
-		case col.Class == event.ClassBinary, col.Class == event.ClassVarbinary, col.Class == event.ClassBlob, col.Class == event.ClassGeometry:
-			var b []byte
-			for _, r := range s {
-				if r > 0xff {
-					return "", fmt.Errorf("%U in a byte string", r)
-				}
-				b = append(b, byte(r))
-			}
-			return string(b), nil
-		case col.Class == event.ClassEnum && o.Enum == "":
-			n, err := strconv.Atoi(s)
-			if err != nil || n == 0 {
-				return "", err
-			}
-			return col.Members[n-1], nil
-		case col.Class == event.ClassSet && o.Enum == "":
-			mask, err := strconv.ParseUint(s, 10, 64)
-			var labels []string
-			for i, m := range col.Members {
-				if mask>>i&1 != 0 {
-					labels = append(labels, m)
-				}
-			}
-			return strings.Join(labels, ","), err
-		}
-		return s, nil
-	}
-}
-
 func TestConformance(t *testing.T) {
 	for _, o := range []Options{{}, {Enum: "label"}} {
 		t.Run(o.Enum, func(t *testing.T) {
 			codectest.Run(t, codectest.Format{
 				New:      func() codec.Codec { return newCodec(t, o) },
 				Read:     read,
-				Text:     text(o),
+				Text:     codectest.CanalText(false, o.Enum == "label"),
 				Binary:   true,
 				TableKey: true,
 			})
@@ -305,7 +269,7 @@ func TestLengths(t *testing.T) {
 	for _, n := range []int{0, 1, 100, 127, 128, 129, 16383, 16384, 16385, 3 << 20} {
 		for size := 1; size <= 5; size++ {
 			body := bytes.Repeat([]byte("x"), n)
-			dst, from := open([]byte("pre"), size)
+			dst, from := canalwire.OpenLength([]byte("pre"), size)
 			dst = closeLength(append(dst, body...), from, size)
 			got, m := protowire.ConsumeBytes(dst[3:])
 			if m != len(dst)-3 || !bytes.Equal(got, body) {

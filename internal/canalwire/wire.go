@@ -162,3 +162,23 @@ func CheckClear(hash [sha1.Size]byte, password []byte) bool {
 	two := sha1.Sum(one[:])
 	return subtle.ConstantTimeCompare(two[:], hash[:]) == 1
 }
+
+// OpenLength leaves room of size bytes for a length that is written before what it counts is known, and returns
+// where that begins.
+func OpenLength(dst []byte, size int) (_ []byte, from int) {
+	for range size {
+		dst = append(dst, 0)
+	}
+	return dst, len(dst)
+}
+
+// CloseLength fills in the length of all that follows from, into the size bytes before it: a varint that is filled up to that size,
+// which every reader of protobuf accepts. The length must be less than 1<<(7*size).
+func CloseLength(dst []byte, from, size int) {
+	n := uint64(len(dst) - from)
+	for i := from - size; i < from-1; i++ {
+		dst[i] = byte(n) | 0x80
+		n >>= 7
+	}
+	dst[from-1] = byte(n)
+}

@@ -125,7 +125,11 @@ func (c *conn) login(ctx context.Context, p packet, seed []byte) error {
 		c.idle = time.Duration(ms) * time.Millisecond
 	}
 	if l.destination != "" && l.client != "" {
-		if err := c.subscribe(ctx, request{destination: l.destination, client: l.client, filter: l.filter}); err != nil {
+		id, err := identity(l.destination, l.client)
+		if err == nil {
+			err = c.subscribe(ctx, id, l.filter)
+		}
+		if err != nil {
 			return refuse(err.Error())
 		}
 	}
@@ -152,7 +156,7 @@ func (c *conn) request(ctx context.Context, p packet) error {
 		return err
 	}
 	silent := p.typ == canalwire.ClientAck || p.typ == canalwire.ClientRollback
-	id, err := identity(r)
+	id, err := identity(r.destination, r.client)
 	if err != nil {
 		if silent {
 			return err
@@ -161,7 +165,7 @@ func (c *conn) request(ctx context.Context, p packet) error {
 	}
 	switch p.typ {
 	case canalwire.Subscription:
-		if err := c.subscribe(ctx, r); err != nil {
+		if err := c.subscribe(ctx, id, r.filter); err != nil {
 			return c.fail(codeFailed, err)
 		}
 		return c.write(appendAck(c.out[:0], 0, ""))
@@ -199,26 +203,23 @@ func (c *conn) fail(code int32, err error) error {
 }
 
 // identity is whom a request is about.
-func identity(r request) (server.Identity, error) {
-	if r.destination == "" || r.client == "" {
+func identity(destination, client string) (server.Identity, error) {
+	if destination == "" || client == "" {
 		return server.Identity{}, errors.New("destination or client id is missing")
 	}
-	if _, err := strconv.ParseInt(r.client, 10, 16); err != nil {
-		return server.Identity{}, fmt.Errorf("client id %q is not a number from -32768 to 32767", r.client)
+	if _, err := strconv.ParseInt(client, 10, 16); err != nil {
+		return server.Identity{}, fmt.Errorf("client id %q is not a number from -32768 to 32767", client)
 	}
-	return server.Identity{Destination: r.destination, Client: r.client}, nil
+	return server.Identity{Destination: destination, Client: client}, nil
 }
 
-func (c *conn) subscribe(ctx context.Context, r request) error {
-	id, err := identity(r)
-	if err != nil {
-		return err
-	}
-	f, err := canalfilter.New(r.filter)
+// subscribe subscribes with the filter's text.
+func (c *conn) subscribe(ctx context.Context, id server.Identity, filter string) error {
+	f, err := canalfilter.New(filter)
 	if err != nil {
 		return fmt.Errorf("filter of client %s: %w", id, err)
 	}
-	return c.use(ctx, id, r.filter, f)
+	return c.use(ctx, id, filter, f)
 }
 
 // use subscribes, and notes that this connection does.
@@ -255,11 +256,7 @@ func (c *conn) resume(ctx context.Context, id server.Identity) error {
 	}
 	for _, info := range all {
 		if info.Identity == id {
-			f, err := canalfilter.New(info.Filter)
-			if err != nil {
-				return fmt.Errorf("filter of client %s: %w", id, err)
-			}
-			return c.use(ctx, id, info.Filter, f)
+			return c.subscribe(ctx, id, info.Filter)
 		}
 	}
 	return fmt.Errorf("client %s: %w", id, server.ErrNotSubscribed)
@@ -302,12 +299,12 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	defer c.s.memory.Release(weight)
 	c.out = beginMessages(c.out, b.ID)
 	for _, e := range b.Events {
-		at := len(c.out) + 1
-		out, err := c.s.o.Encoder.AppendEntry(appendLength(append(c.out, messagesEntry)), e)
+		out, from := canalwire.OpenLength(append(c.out, messagesEntry), lengthSize)
+		out, err := c.s.o.Encoder.AppendEntry(out, e)
 		if err != nil {
 			return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
 		}
-		putLength(out, at)
+		canalwire.CloseLength(out, from, lengthSize)
 		c.out = out
 	}
 	err = c.write(endMessages(c.out))

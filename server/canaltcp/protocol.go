@@ -105,37 +105,24 @@ func appendAck(dst []byte, code int32, message string) []byte {
 	return canalwire.AppendPacket(dst, canalwire.Ack, false, body)
 }
 
-// lengthSize is the size of a length that is written before what it counts is known: a varint
-// that is filled up, which every reader of protobuf accepts.
+// lengthSize is the room for the lengths in a packet of entries.
 const lengthSize = 5
-
-func appendLength(dst []byte) []byte { return append(dst, 0, 0, 0, 0, 0) }
-
-// putLength fills in the length that appendLength left room for at at: of all that follows it.
-func putLength(dst []byte, at int) {
-	n := uint64(len(dst) - at - lengthSize)
-	for i := range lengthSize - 1 {
-		dst[at+i] = byte(n) | 0x80
-		n >>= 7
-	}
-	dst[at+lengthSize-1] = byte(n)
-}
 
 // beginMessages begins a packet of entries in buf, which is emptied.
 func beginMessages(buf []byte, batch int64) []byte {
 	buf = append(buf[:0], 0, 0, 0, 0, 3<<3, canalwire.Messages, 5<<3|2)
-	buf = appendLength(buf)
+	buf, _ = canalwire.OpenLength(buf, lengthSize)
 	return protowire.AppendVarint(append(buf, 1<<3), uint64(batch))
 }
 
 const (
-	messagesBody  = 7        // where the body's length stands in a packet of entries
-	messagesEntry = 2<<3 | 2 // tag of an entry
+	messagesBody  = 7 + lengthSize // where the body begins in a packet of entries
+	messagesEntry = 2<<3 | 2       // tag of an entry
 )
 
 // endMessages completes the packet.
 func endMessages(buf []byte) []byte {
-	putLength(buf, messagesBody)
+	canalwire.CloseLength(buf, messagesBody, lengthSize)
 	binary.BigEndian.PutUint32(buf, uint32(len(buf)-4))
 	return buf
 }

@@ -576,7 +576,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(6, []byte("\x0a\x04shop\x12\x041001\x18\x01"))
 	f.Fuzz(func(t *testing.T, typ int, b []byte) {
 		if r, err := parseRequest(typ, b); err == nil {
-			_, _ = identity(r)
+			_, _ = identity(r.destination, r.client)
 			_ = wait(r.timeout, r.unit)
 		}
 		_, _ = parseLogin(b)
