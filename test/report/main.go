@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -31,8 +34,68 @@ func main() {
 	}
 }
 
+// said is a line that a test has written by itself: t.Log, t.Error and the like.
+var said = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+
+// Bounds of the digest: characters of a line, lines of a test, lines of a data race.
+const (
+	digestLine  = 400
+	digestLines = 12
+	digestRace  = 60
+)
+
+// digest collects what the end of the report repeats.
+type digest struct {
+	races  map[string][]string // by package: lines of its data races
+	inRace map[string]int      // by package: lines of the race that is being printed, 0 between races
+	failed []string
+}
+
+// output takes a line that a package's test has printed, whichever test it is ascribed to.
+func (d *digest) output(pkg, line string) {
+	if strings.Contains(line, "WARNING: DATA RACE") {
+		d.inRace[pkg] = 1
+	}
+	if n := d.inRace[pkg]; n > 0 {
+		if n <= digestRace {
+			d.races[pkg] = append(d.races[pkg], line)
+		}
+		d.inRace[pkg]++
+		if strings.HasPrefix(line, "======") {
+			d.inRace[pkg] = 0
+		}
+	}
+}
+
+// fail takes all that a failed test has printed.
+func (d *digest) fail(pkg, test, text string) {
+	d.failed = append(d.failed, fmt.Sprintf("failed: %s %s\n", pkg, test))
+	n := 0
+	for line := range strings.Lines(text) {
+		if said.MatchString(line) {
+			if n++; n > digestLines {
+				break
+			}
+			if len(line) > digestLine {
+				line = line[:digestLine] + "...\n"
+			}
+			d.failed = append(d.failed, line)
+		}
+	}
+}
+
+func (d *digest) print(out *bufio.Writer) {
+	for _, line := range d.failed {
+		out.WriteString(line)
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(d.races)) {
+		fmt.Fprintf(out, "data race in the tests of %s\n%s", pkg, strings.Join(d.races[pkg], ""))
+	}
+}
+
 func report(in io.Reader, out *bufio.Writer) (bool, error) {
 	var passed, failed, skipped, broken int
+	d := digest{races: map[string][]string{}, inRace: map[string]int{}}
 	printed := map[string]*strings.Builder{} // by package and test: what it printed
 	lines := bufio.NewReader(in)
 	for {
@@ -54,6 +117,7 @@ func report(in io.Reader, out *bufio.Writer) (bool, error) {
 					printed[id] = &strings.Builder{}
 				}
 				printed[id].WriteString(e.Output)
+				d.output(e.Package, e.Output)
 			case "pass", "fail", "skip":
 				text := printed[id]
 				delete(printed, id)
@@ -80,6 +144,7 @@ func report(in io.Reader, out *bufio.Writer) (bool, error) {
 					skipped++
 				}
 				if text != nil {
+					d.fail(e.Package, e.Test, text.String())
 					out.WriteString(text.String())
 				}
 			}
@@ -91,6 +156,7 @@ func report(in io.Reader, out *bufio.Writer) (bool, error) {
 			return false, err
 		}
 	}
+	d.print(out)
 	if skipped > 0 {
 		fmt.Fprintln(out, "tests must not be skipped: what they need is to be had, or they fail")
 	}
