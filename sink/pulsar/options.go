@@ -43,7 +43,7 @@ type Options struct {
 	Topics   Topics
 	AdminURL string // http(s)://host:8080 of a broker, for topics with several partitions, topic limits and Check; "": do without
 
-	// Producer is what sends: ProducerClient (default), the official client, or ProducerWire, our own. Both
+	// Producer is what sends: ProducerWire (default), our own, or ProducerClient, the official client. Both
 	// are exact, under the same names and ids: one may follow the other.
 	Producer string
 
@@ -156,7 +156,7 @@ func (o Options) normalize() (Options, error) {
 		bad("topics.partitions: topics with %d partitions can only be created through admin_url; set it, or create them yourself and set topics.create to false", o.Topics.Partitions)
 	}
 	if o.Producer == "" {
-		o.Producer = ProducerClient
+		o.Producer = ProducerWire
 	}
 	if o.Producer != ProducerClient && o.Producer != ProducerWire {
 		bad("producer: unknown value %q; use client or wire", o.Producer)
