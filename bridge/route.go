@@ -157,6 +157,17 @@ func newRouter(template, destination string, names Names, fields ...string) (*ro
 	return r, nil
 }
 
+// Topics returns what names the topic of each table under a template as [Options.Topic] has it, for who
+// looks at topics before a bridge uses them. The names function is safe for concurrent use; its error says why a table can have no topic:
+// its name breaks the broker's rules, or runs together with that of a table asked for before.
+func Topics(template, destination string, names Names) (topic func(schema, table string) (string, error), err error) {
+	r, err := newRouter(template, destination, names, "destination", "schema", "table")
+	if err != nil {
+		return nil, err
+	}
+	return r.topic, nil
+}
+
 func (r *router) literal(s string) {
 	if s == "" {
 		return

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
@@ -73,11 +75,11 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 				continue
 			}
 			c.within(ctx, func(ctx context.Context) {
-				var found []sink.Finding
+				topics, found := topicsOf(s, d.Name, tables)
 				if t, ok := k.(topicChecker); ok {
-					found = t.CheckTopics(ctx, topicsOf(s, d.Name, tables)...)
+					found = append(found, t.CheckTopics(ctx, topics...)...)
 				} else {
-					found = k.Check(ctx)
+					found = append(found, k.Check(ctx)...)
 				}
 				if len(found) == 0 {
 					found = append(found, sink.Finding{What: "reachable, nothing to mend"})
@@ -126,25 +128,37 @@ type topicChecker interface {
 	CheckTopics(ctx context.Context, topics ...string) []sink.Finding
 }
 
-// topicsOf returns the topics of a sink, as far as they can be known before any row is read.
-func topicsOf(s *config.Sink, destination string, tables []connector.TableName) []string {
-	var topics []string
+// topicsOf returns the topics of a sink, as far as they can be known before any row is read, and the tables that can have
+// none: rows of those stop the sink.
+func topicsOf(s *config.Sink, destination string, tables []connector.TableName) (topics []string, found []sink.Finding) {
 	filter, err := tablefilter.New(s.Tables)
 	if err != nil {
-		return nil // validated
+		return nil, nil // validated
 	}
+	_, names := kind(s)
 	for _, t := range checkTopics(s, destination) {
 		if !strings.Contains(t, "{") {
 			topics = append(topics, t)
 			continue
 		}
+		topic, err := bridge.Topics(t, destination, names)
+		if err != nil {
+			return nil, []sink.Finding{{Severity: sink.SeverityError, What: err.Error()}}
+		}
 		for _, n := range tables {
-			if filter.Match(n.Schema, n.Table) {
-				topics = append(topics, strings.NewReplacer("{schema}", n.Schema, "{table}", n.Table).Replace(t))
+			if !filter.Match(n.Schema, n.Table) {
+				continue
+			}
+			switch t, err := topic(n.Schema, n.Table); {
+			case err != nil:
+				found = append(found, sink.Finding{Severity: sink.SeverityError, What: fmt.Sprintf("table %s.%s can have no topic: %v", n.Schema, n.Table, err),
+					Remedy: "change the sink's topic template, or keep the table out by the sink's tables"})
+			case !slices.Contains(topics, t):
+				topics = append(topics, t)
 			}
 		}
 	}
-	return topics
+	return topics, found
 }
 
 type checker struct {

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
+)
+
+// I3: check tells of a table that can have no topic before a row of it stops the sink.
+func TestTopicsOf(t *testing.T) {
+	tables := []connector.TableName{{Schema: "a.b", Table: "c"}, {Schema: "a", Table: "b.c"}, {Schema: "a", Table: "d"}, {Schema: "a", Table: "é"}, {Schema: "x", Table: "é"}}
+	s := &config.Sink{Topic: "{destination}.{schema}.{table}", DDLTopic: "{destination}.ddl", Tables: []string{"a*.*"}, Kafka: &config.Kafka{}}
+	topics, found := topicsOf(s, "shop", tables)
+	if want := []string{"shop.a.b.c", "shop.a.d", "shop.ddl"}; !slices.Equal(topics, want) {
+		t.Errorf("topics %q, want %q", topics, want)
+	}
+	for i, want := range []string{`table a.b.c can have no topic: topic "shop.a.b.c" is that of table "c" of schema "a.b" already`, `table a.é can have no topic: topic name "shop.a.é" contains`} {
+		if i >= len(found) || !strings.Contains(found[i].What, want) || found[i].Remedy == "" {
+			t.Errorf("finding %d is not %q: %+v", i, want, found)
+		}
+	}
+	if len(found) != 2 {
+		t.Errorf("%d findings", len(found))
+	}
+}
