@@ -307,7 +307,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 	var err error
 	for i := range r.Before {
 		if v := &r.Before[i]; !v.IsAbsent() {
-			if dst, err = c.appendColumn(append(dst, rowBefore), v, &p.columns[i], false, cut.at(0, i)); err != nil {
+			if dst, err = c.appendColumn(append(dst, rowBefore), v, p, i, false, cut.at(0, i)); err != nil {
 				return nil, wrap(r, err)
 			}
 		}
@@ -322,7 +322,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 		} else if len(r.Before) > 0 {
 			updated = !v.Equal(r.Before[i])
 		}
-		if dst, err = c.appendColumn(append(dst, rowAfter), v, &p.columns[i], updated, cut.at(1, i)); err != nil {
+		if dst, err = c.appendColumn(append(dst, rowAfter), v, p, i, updated, cut.at(1, i)); err != nil {
 			return nil, wrap(r, err)
 		}
 	}
@@ -331,34 +331,40 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 }
 
 // appendColumn appends the length and the content of a Column message.
-func (c *Codec) appendColumn(dst []byte, v *event.Value, col *column, updated bool, cut *place) ([]byte, error) {
-	if v.IsNull() {
-		size := len(col.head) + 2 + len(col.tail)
-		if updated {
-			size += 2
+func (c *Codec) appendColumn(dst []byte, v *event.Value, p *plan, i int, updated bool, cut *place) ([]byte, error) {
+	col := &p.columns[i]
+	form := &col.forms[0]
+	if updated {
+		form = &col.forms[1]
+	}
+	raw := v.Raw()
+	switch {
+	case v.IsNull():
+		return append(dst, form.null...), nil
+	case col.encoding == canaltype.UTF8 && (cut == nil || !cut.digest) && utf8.Valid(raw):
+		if cut != nil {
+			cut.size = len(raw)
 		}
-		dst = appendFlags(append(protowire.AppendVarint(dst, uint64(size)), col.head...), updated, 1)
+		dst = protowire.AppendVarint(dst, uint64(len(form.head)+protowire.SizeBytes(len(raw))+len(col.tail)))
+		dst = protowire.AppendBytes(append(dst, form.head...), raw)
 		return append(dst, col.tail...), nil
 	}
-	// Few texts are longer than this many times their bytes, or than a number or a date.
-	most := 128 + 4*len(v.Raw())
-	size := protowire.SizeVarint(uint64(most + len(col.head) + len(col.tail) + 16))
-	dst, at := canalwire.OpenLength(dst, size)
-	dst = append(appendFlags(append(dst, col.head...), updated, 0), columnValue)
+	most := 24 // few numbers and dates are longer
+	if col.encoding != canaltype.Plain && col.encoding != canaltype.Number {
+		most = 128 + 4*len(raw) // and few texts than this many times their bytes
+	}
 	valueSize := protowire.SizeVarint(uint64(most))
-	dst, from := canalwire.OpenLength(dst, valueSize)
+	size := protowire.SizeVarint(uint64(len(form.head) + valueSize + most + len(col.tail)))
+	dst, at := canalwire.OpenLength(dst, size)
+	dst, from := canalwire.OpenLength(append(dst, form.head...), valueSize)
 	var err error
-	switch {
-	case cut != nil && cut.digest:
-		if dst, err = c.appendDigest(dst, v, col.encoding); err != nil {
-			return nil, err
-		}
-	case col.encoding == canaltype.UTF8 && utf8.Valid(v.Raw()):
-		dst = append(dst, v.Raw()...)
-	default:
-		if dst, err = c.appendValue(dst, v, col.encoding); err != nil {
-			return nil, err
-		}
+	if cut != nil && cut.digest {
+		dst, err = c.appendDigest(dst, v, col.encoding)
+	} else {
+		dst, err = c.appendValue(dst, v, col.encoding)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if cut != nil {
 		cut.size = len(dst) - from
@@ -366,13 +372,6 @@ func (c *Codec) appendColumn(dst []byte, v *event.Value, col *column, updated bo
 	dst = closeLength(dst, from, valueSize)
 	dst = append(dst, col.tail...)
 	return closeLength(dst, at, size), nil
-}
-
-func appendFlags(dst []byte, updated bool, null byte) []byte {
-	if updated {
-		dst = append(dst, columnUpdated, 1)
-	}
-	return append(dst, columnNull, null)
 }
 
 // closeLength is canalwire.CloseLength for a length that may have turned out to need more room than size.
@@ -517,9 +516,15 @@ func wrap(r *event.Row, err error) error {
 
 // column is what is the same for all values of a column.
 type column struct {
-	head     []byte // index, type, name, key
-	tail     []byte // declared type
+	forms    [2]form // as it was, updated
+	tail     []byte  // declared type
 	encoding canaltype.Encoding
+}
+
+// form is what surrounds the values of a column that are updated, or not.
+type form struct {
+	head []byte // all up to the value's length
+	null []byte // the whole of a NULL, its length before it
 }
 
 // plan is what is the same for all rows of a table.
@@ -542,8 +547,16 @@ func (c *Codec) plan(t *event.Table) (*plan, int) {
 			head = append(head, columnKey, 1)
 		}
 		tail := appendText([]byte{columnMySQLType}, []byte(col.SQLType))
-		p.columns[i] = column{head: head, tail: tail, encoding: canaltype.EncodingOf(col, c.labels)}
-		weight += 100 + len(head) + len(tail)
+		p.columns[i] = column{tail: tail, encoding: canaltype.EncodingOf(col, c.labels)}
+		for updated := range p.columns[i].forms {
+			head := slices.Clip(head)
+			if updated == 1 {
+				head = append(head, columnUpdated, 1)
+			}
+			null := slices.Concat(head, []byte{columnNull, 1}, tail)
+			p.columns[i].forms[updated] = form{head: append(head, columnNull, 0, columnValue), null: protowire.AppendBytes(nil, null)}
+			weight += 100 + 2*len(head) + len(tail)
+		}
 	}
 	return p, weight
 }

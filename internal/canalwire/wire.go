@@ -41,15 +41,35 @@ func ReadPacket(r io.Reader, limit int) (typ int, body []byte, err error) {
 	if int64(n) > int64(limit) {
 		return 0, nil, fmt.Errorf("%w: packet of %d bytes, at most %d are read", ErrProtocol, n, limit)
 	}
-	// What is said to follow may never come: no more is held than what has.
-	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
-	if err == nil && len(b) < int(n) {
-		err = io.ErrUnexpectedEOF
-	}
+	b, err := readFull(r, int(n))
 	if err != nil {
 		return 0, nil, err
 	}
 	return parsePacket(b)
+}
+
+// firstRead is how much room is made before anything of a packet has come.
+const firstRead = 64 << 10
+
+// readFull reads n bytes. What is said to follow may never come: the room is never more than twice what
+// has, and firstRead.
+func readFull(r io.Reader, n int) ([]byte, error) {
+	b := make([]byte, min(n, firstRead))
+	for have := 0; ; {
+		got, err := io.ReadFull(r, b[have:])
+		if have += got; have == n {
+			return b, nil
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		more := make([]byte, min(n, 2*have))
+		copy(more, b)
+		b = more
+	}
 }
 
 // parsePacket reads a Packet message.

@@ -33,7 +33,7 @@ type conn struct {
 	log  *slog.Logger
 	used map[server.Identity]bool // attached
 	idle time.Duration
-	out  []byte // the packet being written
+	out  []byte // for short answers
 }
 
 // read hands on requests until the connection ends, and so notices while a get
@@ -297,25 +297,20 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 		return err
 	}
 	defer c.s.memory.Release(weight)
-	c.out = beginMessages(c.out, b.ID)
+	buf := c.s.buffers.Get().(*[]byte)
+	defer c.s.buffers.Put(buf)
+	*buf = beginMessages(*buf, b.ID)
 	for _, e := range b.Events {
-		out, from := canalwire.OpenLength(append(c.out, messagesEntry), lengthSize)
+		out, from := canalwire.OpenLength(append(*buf, messagesEntry), lengthSize)
 		out, err := c.s.o.Encoder.AppendEntry(out, e)
 		if err != nil {
 			return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
 		}
 		canalwire.CloseLength(out, from, lengthSize)
-		c.out = out
+		*buf = out
 	}
-	err = c.write(endMessages(c.out))
-	if cap(c.out) > keepOut {
-		c.out = nil
-	}
-	return err
+	return c.write(endMessages(*buf))
 }
-
-// keepOut is how large a buffer a connection keeps.
-const keepOut = 1 << 20
 
 // size is what a get's size means. Canal's clients send 1000 when they are told nothing.
 func (s *Server) size(n int32) server.Size {

@@ -80,6 +80,8 @@ type Server struct {
 	o      Options
 	hash   [sha1.Size]byte
 	memory *semaphore.Weighted
+	// buffers are for packets of entries. Only who holds a part of memory has one, and what lies idle is the garbage collector's (I9).
+	buffers sync.Pool
 
 	mu   sync.Mutex
 	uses map[server.Identity]*use
@@ -107,7 +109,7 @@ func New(o Options) (*Server, error) {
 	if o.MemoryUnit == 0 {
 		o.MemoryUnit = DefaultMemoryUnit
 	}
-	s := &Server{o: o, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}}
+	s := &Server{o: o, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: sync.Pool{New: func() any { return new([]byte) }}}
 	switch {
 	case o.User == "" && o.Password != "":
 		return nil, errors.New("canal: a password without a user lets everybody in: set canal.user too, or neither")

@@ -168,6 +168,7 @@ func TestFigures(t *testing.T) {
 	path := filepath.Join(db.Dir, "data", file)
 	t.Run("decode", func(t *testing.T) { decodeFigures(t, db, path) })
 	t.Run("usual", func(t *testing.T) { usualFigures(t, path) })
+	t.Run("canal", func(t *testing.T) { canalFigures(t, db, schemaName, file, from) })
 	t.Run("program", func(t *testing.T) { programFigures(t, db, schemaName, file, from) })
 }
 
