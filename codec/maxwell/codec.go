@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/jsonvalue"
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
 	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
@@ -249,24 +250,15 @@ func (c *Codec) appendValue(dst []byte, v *event.Value, col *column) ([]byte, er
 		}
 		return jsontext.Close(dst, at), nil
 	case float:
-		return appendFloat(dst, v)
+		return jsonvalue.AppendFloat(dst, v)
 	case unsigned:
 		n, err := v.Uint64()
 		if err != nil {
 			return nil, err
 		}
 		return strconv.AppendUint(dst, n, 10), nil
-	case raw:
-		return jsontext.AppendBase64(dst, v.Raw()), nil
-	case padded:
-		// The content is completed behind dst, written again behind itself, and moved down.
-		at := len(dst)
-		if dst, err = v.AppendText(dst); err != nil {
-			return nil, err
-		}
-		end := len(dst)
-		dst = jsontext.AppendBase64(dst, dst[at:])
-		return dst[:at+copy(dst[at:], dst[end:])], nil
+	case blob:
+		return jsonvalue.AppendBase64(dst, v)
 	case set:
 		return appendSet(dst, v, col)
 	case likely:
@@ -275,25 +267,6 @@ func (c *Codec) appendValue(dst []byte, v *event.Value, col *column) ([]byte, er
 		return appendGeometry(dst, v)
 	}
 	return nil, fmt.Errorf("column %q: unknown encoding %d", v.Column().Name, col.encoding)
-}
-
-// appendFloat gives whole numbers a fraction, as Maxwell does: consumers that
-// derive a column's type from its values would take 1 for an integer.
-func appendFloat(dst []byte, v *event.Value) ([]byte, error) {
-	at := len(dst)
-	dst, err := v.AppendText(dst)
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range dst[at:] {
-		switch {
-		case b == '.' || b == 'e' || b == 'E':
-			return dst, nil
-		case b != '-' && (b < '0' || b > '9'):
-			return nil, fmt.Errorf("column %q: %q is no number that JSON knows", v.Column().Name, dst[at:])
-		}
-	}
-	return append(dst, ".0"...), nil
 }
 
 // zeroDate reports whether the text of a date or time has no digit but 0.

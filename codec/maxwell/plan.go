@@ -3,6 +3,7 @@ package maxwell
 import (
 	"strings"
 
+	"github.com/binlogmq/binlogmq/codec/internal/jsonvalue"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/jsontext"
 )
@@ -18,8 +19,7 @@ const (
 	date                     // the same, of a class that has zero dates
 	utf8                     // the raw bytes are text in UTF-8
 	text                     // text that may need escaping
-	raw                      // base64 of the raw bytes
-	padded                   // base64 of the text
+	blob                     // base64 of the content
 	set                      // array of the members
 	document                 // the text is JSON
 	likely                   // the text should be JSON, but nothing promises it
@@ -42,11 +42,6 @@ type plan struct {
 	arrName [][]byte                 // by column, array key: `,{"name":`
 	pkNames []byte                   // the value of primary_key_columns
 }
-
-const (
-	typePackedBlob = 140 // MariaDB's COMPRESSED columns
-	typePackedChar = 141
-)
 
 func newPlan(t *event.Table) (*plan, int) {
 	str := func(dst []byte, s string) []byte { return jsontext.AppendString(dst, []byte(s)) }
@@ -87,7 +82,6 @@ func newPlan(t *event.Table) (*plan, int) {
 }
 
 func encodingOf(c *event.Column) encoding {
-	packed := c.Type == typePackedBlob || c.Type == typePackedChar
 	switch c.Class {
 	case event.ClassInt, event.ClassUint, event.ClassDecimal, event.ClassBit, event.ClassVector:
 		return number
@@ -101,11 +95,8 @@ func encodingOf(c *event.Column) encoding {
 		if c.Logical == event.LogicalJSON {
 			return likely
 		}
-		switch c.Charset {
-		case "utf8mb4", "utf8mb3", "utf8", "ascii":
-			if !packed {
-				return utf8
-			}
+		if jsonvalue.UTF8(c) {
+			return utf8
 		}
 		return text
 	case event.ClassEnum:
@@ -116,13 +107,8 @@ func encodingOf(c *event.Column) encoding {
 		return document
 	case event.ClassGeometry:
 		return geometry
-	case event.ClassBinary:
-		return padded
-	case event.ClassVarbinary, event.ClassBlob:
-		if packed {
-			return padded
-		}
-		return raw
+	case event.ClassBinary, event.ClassVarbinary, event.ClassBlob:
+		return blob
 	}
 	return plain
 }

@@ -22,8 +22,8 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 		encoding := p.columns[s.Column].encoding
 		content := s.Value.Raw()
 		switch encoding {
-		case utf8, raw, geometry:
-		case text, padded, document, likely:
+		case utf8, geometry:
+		case text, blob, document, likely:
 			var err error
 			if content, err = s.Value.AppendText(nil); err != nil {
 				return nil, err
@@ -33,7 +33,7 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 		}
 		digest := codec.Digest(content)
 		switch encoding {
-		case raw, padded:
+		case blob:
 			return jsontext.AppendBase64(nil, digest), nil
 		case document, likely:
 			return digest, nil
