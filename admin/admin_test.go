@@ -70,6 +70,10 @@ func TestHealthReadyMetrics(t *testing.T) {
 	if _, body := get(t, c, base+"/metrics"); !strings.Contains(body, `binlogmq_lease_owner{destination="shop"} 0`) || !strings.Contains(body, `binlogmq_lease_epoch{destination="shop"} 3`) {
 		t.Errorf("standby: metrics\n%s", body)
 	}
+	report.Store(&Report{Destinations: []Destination{{Name: "shop", State: Waiting}}})
+	if code, body := get(t, c, base+"/readyz"); code != 200 {
+		t.Errorf("no client yet: readyz %d %s", code, body)
+	}
 	report.Store(&Report{Destinations: []Destination{{Name: "shop", State: Standby, Error: "ZooKeeper is away"}}})
 	if code, _ := get(t, c, base+"/readyz"); code != 503 {
 		t.Errorf("a standby without its store: readyz %d", code)

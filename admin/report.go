@@ -12,7 +12,7 @@ type Report struct {
 // Destination is a snapshot of one destination.
 type Destination struct {
 	Name       string  `json:"name"`
-	State      string  `json:"state"`           // "reading", "failed", ..., or Standby
+	State      string  `json:"state"`           // "reading", "failed", ..., Waiting or Standby
 	Owner      bool    `json:"owner"`           // this process has the destination's lease
 	Epoch      int64   `json:"epoch"`           // of the lease, or the last one that this process had; 0 where there is only ever one
 	Meta       bool    `json:"meta_connected"`  // the store of cursors can be reached
@@ -59,6 +59,10 @@ type Sink struct {
 	CatchingUp  bool    `json:"catching_up"`        // fed by a reader of its own
 }
 
+// Waiting is the State of a destination without sinks that no client of Canal's protocol has subscribed to yet: its source is not
+// read before.
+const Waiting = "waiting"
+
 // Standby is the State of a destination that another process owns, or may own: this one waits for it.
 const Standby = "standby"
 
@@ -84,10 +88,10 @@ func (r *Report) Healthy() bool {
 	return true
 }
 
-// Ready reports whether every source is connected, or waits in good order for the lease.
+// Ready reports whether every source is connected, or waits in good order for the lease or for its first client.
 func (r *Report) Ready() bool {
 	for i := range r.Destinations {
-		if d := &r.Destinations[i]; !d.Connected && (d.State != Standby || !d.Healthy()) {
+		if d := &r.Destinations[i]; !d.Connected && (d.State != Standby && d.State != Waiting || !d.Healthy()) {
 			return false
 		}
 	}

@@ -393,6 +393,9 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped,
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
+	if st.State == server.Idle && len(d.sinks) == 0 {
+		out.State = admin.Waiting
+	}
 	// Why reading stopped holds what the source said.
 	if err := cmp.Or(d.failed(), st.Err, src.Err); err != nil {
 		out.Error = oneLine(err)
