@@ -178,15 +178,15 @@ func (c *client) open(ctx context.Context, topic string, r receiver) (producer, 
 	c.s.opened.Store(topic, true)
 	last := first.LastSequenceID()
 	first.Close()
-	cp := &clientProducer{c: c, topic: topic, r: r, gone: make(chan struct{})}
+	cp := &clientProducer{c: c, topic: topic, r: r, gone: make(chan struct{}), closed: make(chan struct{}), idle: make(chan struct{}, 1)}
 	cp.confirmed.Store(-1)
 	o := c.options(topic, c.opt.producerName())
 	o.BackOffPolicyFunc = cp.reconnecting
 	p, err := call(ctx, &c.wg,
 		func() (pulsarclient.Producer, error) { return c.c.CreateProducer(o) },
 		func(p pulsarclient.Producer) {
-			close(cp.gone)
-			p.Close()
+			cp.p = p
+			cp.close()
 		})
 	if err != nil {
 		return nil, 0, err // p is a typed nil then
@@ -195,6 +195,8 @@ func (c *client) open(ctx context.Context, topic string, r receiver) (producer, 
 	cp.callback = func(id pulsarclient.MessageID, pm *pulsarclient.ProducerMessage, err error) {
 		if err == nil {
 			cp.confirmed.Store(*pm.SequenceID)
+		} else {
+			cp.connects(false) // it has closed itself
 		}
 		r.receipt(*pm.SequenceID, err == nil && isDuplicate(id), err)
 	}
@@ -248,12 +250,53 @@ type clientProducer struct {
 	callback  func(pulsarclient.MessageID, *pulsarclient.ProducerMessage, error)
 	confirmed atomic.Int64
 	gone      chan struct{} // closed first
+	closed    chan struct{} // closed when the client's producer is
+
+	// The client may be making a new link while it closes the producer, and would then hold the topic for ever: it looks only before
+	// it begins. So closing waits for the link.
+	mu         sync.Mutex
+	connecting bool
+	idle       chan struct{} // holds one when a link was made or given up
+}
+
+// connects notes that the client begins to make a link, or has ended that.
+func (p *clientProducer) connects(now bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.connecting == now {
+		return
+	}
+	p.connecting = now
+	if now {
+		select {
+		case <-p.idle: // of an earlier one
+		default:
+		}
+	} else {
+		p.idle <- struct{}{}
+	}
 }
 
 // reconnecting is called by the client when a link is lost, before it makes a new one and sends again.
 func (p *clientProducer) reconnecting() clientbackoff.Policy {
-	p.settle()
+	p.resume()
 	return &reconnect{p: p}
+}
+
+// resume returns when the client may make a link, or must see that the producer is closed.
+func (p *clientProducer) resume() {
+	select {
+	case <-p.gone:
+	default:
+		p.settle()
+	}
+	p.connects(true)
+	select {
+	case <-p.gone:
+		p.connects(false)
+		<-p.closed
+	default:
+	}
 }
 
 // settle returns when it is known that the broker remembers what it confirmed, and the topic is free, or the producer is closed. I3: the
@@ -311,6 +354,7 @@ func (p *clientProducer) send(e *entry) {
 		// A producer that closes itself (fenced, topic gone) closes a channel that
 		// SendAsync may be about to write to.
 		if r := recover(); r != nil {
+			p.connects(false)
 			p.r.receipt(e.id, false, fmt.Errorf("the client gave up while sending: %v", r))
 		}
 	}()
@@ -319,7 +363,20 @@ func (p *clientProducer) send(e *entry) {
 
 func (p *clientProducer) close() {
 	close(p.gone)
+	p.mu.Lock()
+	wait := p.connecting
+	p.mu.Unlock()
+	if wait {
+		// A producer that has closed itself with nothing to fail does not tell; a link takes a look-up and a request.
+		t := time.NewTimer(2 * operationTimeout)
+		defer t.Stop()
+		select {
+		case <-p.idle:
+		case <-t.C:
+		}
+	}
 	p.p.Close()
+	close(p.closed)
 }
 
 // reconnect is the wait between a producer's attempts to connect again: our own, but
@@ -330,12 +387,18 @@ type reconnect struct {
 }
 
 func (r *reconnect) Next() time.Duration {
-	r.p.settle()
+	r.p.connects(false)
+	r.p.resume()
 	return r.b.next()
 }
 
 func (r *reconnect) IsMaxBackoffReached() bool { return r.b.last >= maxBackoff }
-func (r *reconnect) Reset()                    { r.b = backoff{} }
+
+// Reset is called when the link stands.
+func (r *reconnect) Reset() {
+	r.p.connects(false)
+	r.b = backoff{}
+}
 
 // isMissing tells that a topic does not exist and may not be created by use.
 func isMissing(err error) bool {
