@@ -31,7 +31,7 @@ type watch struct {
 	last map[int64]int64 // batch id -> highest ordinal in it
 	acks []int64         // highest ordinals acknowledged, in order
 	gets func() error    // may make a get fail
-	subs bool            // key changes are split
+	subs bool            // key changes are split; set before the bridge runs
 }
 
 func (w *watch) GetWithoutAck(ctx context.Context, size server.Size, wait server.Wait) (*server.Batch, error) {
@@ -156,7 +156,7 @@ func start(t testing.TB, h *history, m meta.Store, s *faultSink, save time.Durat
 			change(o)
 		}
 	})
-	r.client.subs = r.bridge.o.KeyChange == SplitKeyChange
+	r.client.subs = r.bridge.o.KeyChange == SplitKeyChange && r.bridge.o.Oversize == StopOversize // else a sub-index counts parts too
 	run, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go func() { r.result <- r.bridge.Run(run) }()

@@ -351,7 +351,6 @@ func TestLimitIsKeptI5(t *testing.T) {
 			for life := 0; ; life++ {
 				st := &store{Memory: mem}
 				r := start(t, h, st, fs, 0, func(o *Options) { change(o); o.KeyChange = SplitKeyChange })
-				r.client.subs = false
 				if life == 12 {
 					r.wait(h.ord)
 					if err := r.stop(); err != nil {
