@@ -356,16 +356,15 @@ func (b *Bridge) load(ctx context.Context) error {
 		}
 		changed = grown != nil
 	}
-	begins, err := b.reconcile(ctx, st, &cursor)
-	if err != nil {
+	if err := b.reconcile(ctx, st, &cursor); err != nil {
 		return err
 	}
-	if begins && changed {
-		return &StopError{Err: ErrUnfinished, Remedy: unfinishedRemedy}
-	}
 	// A sink may refuse to go on with a changed configuration; then nothing has changed.
-	fresh, err := b.restore(ctx, st, changed, begins)
+	fresh, err := b.restore(ctx, st, changed)
 	if err != nil {
+		if st != nil && st.Fingerprint == elsewhereFingerprint {
+			err = fmt.Errorf("another server answers, which may hold what lies behind the cursor in another order: %w", err)
+		}
 		return err
 	}
 	killpoint.Hit("bridge.restored")
@@ -377,7 +376,7 @@ func (b *Bridge) load(ctx context.Context) error {
 		st.follow(b.recipe)
 		st.Reconciling = b.lost
 		err = b.adopt(ctx, st)
-	case changed || begins:
+	case changed:
 		was := *st
 		st.next(b.recipe)
 		st.forget() // topics of other routes, perhaps; those in use are learned again
@@ -387,11 +386,8 @@ func (b *Bridge) load(ctx context.Context) error {
 			again = "nothing was sent after the cursor"
 		}
 		why := "the sink's configuration changed, or its cursor was moved"
-		switch {
-		case grown != nil:
+		if grown != nil {
 			why = grown.Error()
-		case begins:
-			why = "the source is another server"
 		}
 		if st.Reconciling != nil {
 			again = "what was sent after the cursor is looked for in the topics, and not sent again"
@@ -426,7 +422,7 @@ func (b *Bridge) load(ctx context.Context) error {
 
 // restore gives the sink the state that the cursor has for it; st is nil where the cursor
 // has none. fresh says that the state must be saved before anything is published.
-func (b *Bridge) restore(ctx context.Context, st *State, changed, moved bool) (fresh bool, err error) {
+func (b *Bridge) restore(ctx context.Context, st *State, changed bool) (fresh bool, err error) {
 	if b.stateful == nil {
 		// What another kind of delivery counted would not count what this one sends.
 		return st != nil && len(st.Sink) > 0, nil
@@ -436,7 +432,7 @@ func (b *Bridge) restore(ctx context.Context, st *State, changed, moved bool) (f
 	if st != nil {
 		state = st.Sink
 		switch {
-		case st.Fingerprint == MovedFingerprint, moved:
+		case st.Fingerprint == MovedFingerprint:
 			how = sink.Moved
 		case changed:
 			how = sink.Changed

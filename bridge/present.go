@@ -25,6 +25,7 @@ type Reconcile struct {
 	After int64  `json:"after,omitempty"` // sequences up to it are before the cursor
 	Since int64  `json:"since,omitempty"` // milliseconds since 1970: messages stored before are not looked at
 	End   *End   `json:"end,omitempty"`   // where it ends; nil: not begun yet
+	Auto  bool   `json:"auto,omitempty"`  // nobody asked for it: messages that cannot be compared are not of ours
 }
 
 // End is an event.Position as it is kept in a State.
@@ -51,6 +52,27 @@ func (s *State) Reconcile(since time.Time) {
 	}
 	if !since.IsZero() {
 		r.State, r.Since = nil, max(1, since.UnixMilli())
+	}
+	s.Moved()
+	s.Reconciling = r
+}
+
+// Elsewhere makes the state one of a sink whose cursor was put to another place of the log, since another server answers, which may hold
+// the transactions behind the cursor in another order (I5). last is the ordinal that was acknowledged last; exact and reads say whether the
+// sink's broker tells repetitions by their numbers, and whether its topics can be read back. What the cursor says is done is not handed out again;
+// what was sent beyond is looked for in the topics, or goes out again in a new epoch, and a sink that can neither do is asked whether there is any.
+func (s *State) Elsewhere(last int64, exact, reads bool) {
+	r := s.Reconciling
+	switch {
+	case s.Clean, s.Fingerprint == MovedFingerprint && r == nil:
+		return // nothing is stored beyond the cursor, or nothing is sent yet
+	case exact && !reads:
+		s.Fingerprint, s.Recipe = elsewhereFingerprint, nil
+		return
+	case exact && r == nil:
+		r = &Reconcile{State: s.Sink, After: last + s.Offset, Auto: true}
+	case r != nil:
+		r.End = nil // that was another server's
 	}
 	s.Moved()
 	s.Reconciling = r
@@ -263,8 +285,8 @@ func (b *Bridge) find(ctx context.Context, topic string, partitions int32) (*pre
 }
 
 // reconcile prepares the comparison that a state asks for, or that its circumstances ask for. It
-// changes st.Reconciling, which must be saved, and tells whether numbers must not go on as they are.
-func (b *Bridge) reconcile(ctx context.Context, st *State, cursor *event.Cursor) (begins bool, err error) {
+// changes st.Reconciling, which must be saved.
+func (b *Bridge) reconcile(ctx context.Context, st *State, cursor *event.Cursor) error {
 	b.mu.Lock()
 	b.reconciling = nil
 	b.mu.Unlock()
@@ -278,51 +300,44 @@ func (b *Bridge) reconcile(ctx context.Context, st *State, cursor *event.Cursor)
 			if !able {
 				why = "the sink cannot read its topics"
 			}
-			return false, &StopError{Err: fmt.Errorf("what the topics hold cannot be compared: %s", why), Remedy: noReconcileRemedy}
+			return &StopError{Err: fmt.Errorf("what the topics hold cannot be compared: %s", why), Remedy: noReconcileRemedy}
 		}
-		return false, nil
+		return nil
 	}
-	if !asked && (!b.o.Exact || st != nil && (st.Clean || st.Fingerprint == MovedFingerprint)) {
-		return false, nil
+	if !asked && (!b.o.Exact || st != nil) {
+		return nil
 	}
-	var end event.Position
 	if !asked || st.Reconciling.End == nil {
-		if end, err = b.o.SourceEnd(ctx); err != nil {
-			return false, fmt.Errorf("where the source's log ends: %w", err)
+		end, err := b.o.SourceEnd(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("where the source's log ends: %w", err)
+		case asked:
+			st.Reconciling.End = endOf(end)
+		default:
+			// The cursor is lost, or the sink is new: its topics tell which.
+			b.lost = &Reconcile{End: endOf(end), Auto: true}
 		}
-	}
-	switch {
-	case asked && st.Reconciling.End == nil:
-		st.Reconciling.End = endOf(end)
-	case asked: // goes on
-	case st == nil:
-		// The cursor is lost, or the sink is new: its topics tell which.
-		b.lost = &Reconcile{End: endOf(end)}
-	case end.ServerUUID == cursor.Position.ServerUUID || cursor.Position.ServerUUID == "":
-		return false, nil
-	default:
-		// I5: another server may hold the transactions behind the cursor in another order, and then under other numbers.
-		b.o.Logger.Warn("another server answers than the one that was read before: what the topics hold is compared with its log",
-			"server_uuid", end.ServerUUID, "before", cursor.Position.ServerUUID)
-		st.Reconciling = &Reconcile{State: st.Sink, After: cursor.Last() + st.Offset, End: endOf(end)}
-		begins = true
 	}
 	r := b.lost
 	if st != nil {
 		r = st.Reconciling
 	}
-	c := &reconciliation{Reconcile: *r, end: r.End.position(), behind: cursor.Position.GTIDs.Clone(), topics: map[string]*present{}, asked: asked}
+	c := &reconciliation{Reconcile: *r, end: r.End.position(), behind: cursor.Position.GTIDs.Clone(), topics: map[string]*present{}, asked: !r.Auto}
+	if cursor.Done != nil {
+		c.behind = c.behind.Union(cursor.Done.GTIDs)
+	}
 	if cursor.Progress == 0 && cursor.Position.Reached(c.end) {
 		if st != nil {
 			st.Reconciling = nil
 		}
 		b.lost = nil
-		return begins, nil
+		return nil
 	}
 	b.mu.Lock()
 	b.reconciling = c
 	b.mu.Unlock()
-	return begins, nil
+	return nil
 }
 
 // reconcilePeriod is how often it is looked whether a comparison has come to its end.

@@ -26,6 +26,9 @@ const (
 // it, so that a new epoch begins.
 const MovedFingerprint = "moved"
 
+// elsewhereFingerprint is that of a cursor that was put to another place without its user, see State.Elsewhere.
+const elsewhereFingerprint = "another server"
+
 // State is what the bridge keeps in its subscription's cursor: saved in the
 // same write as the position (I2).
 type State struct {

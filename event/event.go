@@ -1,5 +1,7 @@
 package event
 
+import "errors"
+
 // Kind says which binlog-level step an [Event] is.
 type Kind uint8
 
@@ -110,8 +112,51 @@ type Cursor struct {
 	Position Position // a transaction end
 	Ordinal  int64    // number that this transaction end took; the next counted event takes Ordinal+1
 	Progress int64    // ordinals of the following transaction that are acknowledged as well
+	Open     GTID     // that transaction, if Progress is above 0 and it has a GTID
+	Done     *Done    // what is acknowledged of later transactions; nil: nothing. Never changed, only replaced
 	State    []byte   // opaque to everyone but the subscriber
 }
+
+// Done is what a subscription has acknowledged of transactions that lie behind its cursor's position. After a failover
+// all cursors of a destination begin at one place of the new server's log, which holds later transactions in an order of its own.
+type Done struct {
+	GTIDs GTIDSet `json:"gtids"`           // whole transactions
+	Parts []Part  `json:"parts,omitempty"` // transactions of which only the beginning is acknowledged
+}
+
+// Passed tells whether a cursor has passed all of d with transaction g, the last of those that it has done.
+func (d *Done) Passed(g GTID, done GTIDSet) bool {
+	in := d.GTIDs.Contains(g)
+	for i := range d.Parts {
+		in = in || d.Parts[i].GTID == g
+	}
+	if !in || !done.ContainsSet(d.GTIDs) {
+		return false
+	}
+	for i := range d.Parts {
+		if !done.Contains(d.Parts[i].GTID) {
+			return false
+		}
+	}
+	return true
+}
+
+// Part is the beginning of a transaction.
+type Part struct {
+	GTID     GTID  `json:"gtid"`
+	Ordinals int64 `json:"ordinals"` // as Cursor.Progress counts them
+}
+
+// Errors that need more than reading on; they are in the chain of what a reader ends with.
+var (
+	// ErrAnotherServer: another server answers than the one that was read, at a place from which its log need not go on
+	// as the other one's did.
+	ErrAnotherServer = errors.New("another server answers")
+	// ErrPurged: the source has purged what was to be read next.
+	ErrPurged = errors.New("the position lies before the source's binlog")
+	// ErrNoPosition: the source never had the position, or has lost it.
+	ErrNoPosition = errors.New("the position is not in the source's binlog")
+)
 
 // Last returns the highest ordinal that the cursor has acknowledged.
 func (c *Cursor) Last() int64 { return c.Ordinal + c.Progress }

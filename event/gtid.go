@@ -337,6 +337,61 @@ func (s GTIDSet) Subtract(o GTIDSet) GTIDSet {
 	return d
 }
 
+// Intersect returns the transactions that both sets hold, as a new set. Of MariaDB's flavour that is the state at the earlier
+// of two places in one log; where neither is, the server that wrote last in a domain is the one with the lowest number, so that
+// reading on from there shows all that the result lacks.
+func (s GTIDSet) Intersect(o GTIDSet) GTIDSet {
+	var both GTIDSet
+	for i := range s.mysql {
+		m := &s.mysql[i]
+		if j, ok := o.find(m.sid, m.tag); ok {
+			if rs := subtractRanges(m.ranges, subtractRanges(m.ranges, o.mysql[j].ranges)); len(rs) > 0 {
+				both.mysql = append(both.mysql, sidSet{m.sid, m.tag, rs})
+			}
+		}
+	}
+	for a := s.maria; len(a) > 0; {
+		n := 1
+		for n < len(a) && a[n].domain == a[0].domain {
+			n++
+		}
+		both.maria = append(both.maria, intersectDomain(a[:n], o.inDomain(a[0].domain))...)
+		a = a[n:]
+	}
+	return both
+}
+
+// inDomain returns the entries of a MariaDB domain.
+func (s *GTIDSet) inDomain(domain uint32) []replicaSeq {
+	i := s.domain(domain)
+	j := i
+	for j < len(s.maria) && s.maria[j].domain == domain {
+		j++
+	}
+	return s.maria[i:j]
+}
+
+func intersectDomain(a, b []replicaSeq) []replicaSeq {
+	in := func(a, b []replicaSeq) bool { return GTIDSet{maria: b}.ContainsSet(GTIDSet{maria: a}) }
+	switch {
+	case in(a, b):
+		return a
+	case in(b, a):
+		return b
+	}
+	var both []replicaSeq
+	for _, r := range a {
+		for _, x := range b {
+			if x.server == r.server {
+				r.seq = min(r.seq, x.seq)
+				both = append(both, r)
+			}
+		}
+	}
+	slices.SortStableFunc(both, func(a, b replicaSeq) int { return cmp.Compare(b.seq, a.seq) })
+	return both
+}
+
 func subtractRanges(a, b []gtidRange) []gtidRange {
 	var out []gtidRange
 	for _, r := range a {

@@ -140,18 +140,20 @@ func TestGTIDSetAlgebra(t *testing.T) {
 		b, mb := randomSet(r)
 		ma.check(t, "add", a)
 		before := a.String()
-		var mu, md bitmap
+		var mu, md, mi bitmap
 		subset := true
 		for i := range ma {
 			for n := range ma[i] {
 				mu[i][n] = ma[i][n] || mb[i][n]
 				md[i][n] = ma[i][n] && !mb[i][n]
+				mi[i][n] = ma[i][n] && mb[i][n]
 				subset = subset && (!mb[i][n] || ma[i][n])
 			}
 		}
 		u, d := a.Union(b), a.Subtract(b)
 		mu.check(t, "union", u)
 		md.check(t, "subtract", d)
+		mi.check(t, "intersect", a.Intersect(b))
 		if a.ContainsSet(b) != subset || !u.ContainsSet(a) || !u.ContainsSet(b) {
 			t.Fatalf("ContainsSet: %v, %v", a, b)
 		}
@@ -204,6 +206,82 @@ func TestGTIDSetMariaDB(t *testing.T) {
 	}
 	if mustSet(t, "0-1-5,0-2-6").Equal(mustSet(t, "0-2-6,0-1-5")) {
 		t.Error("sets with another last server are equal")
+	}
+}
+
+// mariaLog is the naive model of MariaDB's GTIDs: a log with some domains, in each of which servers take turns.
+func mariaLog(r *rand.Rand) (log []GTID) {
+	var seq [3]uint64
+	var server [3]uint32
+	for range 60 {
+		d := r.IntN(len(seq))
+		if server[d] == 0 || r.IntN(6) == 0 {
+			server[d] = 1 + r.Uint32N(3)
+		}
+		seq[d] += 1 + r.Uint64N(2) // with gaps
+		log = append(log, GTID{Domain: uint32(d), Server: server[d], Seq: seq[d]})
+	}
+	return log
+}
+
+// TestGTIDSetMariaDBAlgebra holds MariaDB's sets against a model that keeps each transaction by itself: sets of places in one log,
+// where each domain may stand elsewhere.
+func TestGTIDSetMariaDBAlgebra(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 1000 {
+		log := mariaLog(r)
+		place := func() (s GTIDSet, in map[GTID]bool) {
+			in = map[GTID]bool{}
+			var end [3]int
+			for d := range end {
+				end[d] = r.IntN(len(log) + 1)
+			}
+			for i, g := range log {
+				if i < end[g.Domain] {
+					s.Add(g)
+					in[g] = true
+				}
+			}
+			return s, in
+		}
+		a, ma := place()
+		b, mb := place()
+		all := true
+		for name, c := range map[string]struct {
+			set  GTIDSet
+			want func(g GTID) bool
+		}{
+			"add":       {a, func(g GTID) bool { return ma[g] }},
+			"union":     {a.Union(b), func(g GTID) bool { return ma[g] || mb[g] }},
+			"intersect": {a.Intersect(b), func(g GTID) bool { return ma[g] && mb[g] }},
+		} {
+			var want GTIDSet
+			for _, g := range log {
+				if c.set.Contains(g) != c.want(g) {
+					t.Fatalf("%s: %v contained = %t in %v, of %v and %v", name, g, !c.want(g), c.set, a, b)
+				}
+				if c.want(g) {
+					want.Add(g)
+				}
+			}
+			if !c.set.Equal(want) || c.set.ConnectState() != want.ConnectState() {
+				t.Fatalf("%s: %v, a replica that read it would have %v", name, c.set, want)
+			}
+			if back, err := ParseGTIDSet(c.set.String()); err != nil || !back.Equal(c.set) || back.ConnectState() != c.set.ConnectState() {
+				t.Fatalf("%s: text round trip: %v, %v", name, back, err)
+			}
+		}
+		for g := range mb {
+			all = all && ma[g]
+		}
+		if a.ContainsSet(b) != all || a.ContainsSet(b) != a.Intersect(b).Equal(b) {
+			t.Fatalf("ContainsSet: %v, %v", a, b)
+		}
+	}
+	// Places of two histories: what follows the lower number is read again.
+	a, b := mustSet(t, "0-1-10,0-2-12,1-1-5"), mustSet(t, "0-2-11,0-1-15,2-1-1")
+	if both := a.Intersect(b); both.String() != "0-2-11,0-1-10" || both.ConnectState() != "0-1-10" || !b.Intersect(a).Equal(both) {
+		t.Errorf("%v", both)
 	}
 }
 
@@ -260,7 +338,7 @@ func FuzzParseGTIDSet(f *testing.F) {
 		if err != nil || !back.Equal(s) || back.String() != s.String() {
 			t.Fatalf("%q: %q, then %q, %v", in, s, back, err)
 		}
-		if !s.Union(s).Equal(s) || !s.Subtract(s).IsEmpty() {
+		if !s.Union(s).Equal(s) || !s.Subtract(s).IsEmpty() || !s.Intersect(s).Equal(s) {
 			t.Fatalf("%q: algebra", in)
 		}
 	})

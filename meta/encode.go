@@ -46,6 +46,8 @@ type savedCursor struct {
 	ServerUUID string        `json:"server_uuid"`
 	Ordinal    int64         `json:"ordinal"`
 	Progress   int64         `json:"progress"`
+	Open       event.GTID    `json:"open,omitzero"`
+	Done       *event.Done   `json:"done,omitempty"`
 	State      []byte        `json:"state,omitempty"`
 }
 
@@ -63,7 +65,7 @@ func EncodeRecord(id Identity, r *Record) ([]byte, error) {
 		Destination: id.Destination, Client: id.Client, Filter: r.Filter, BatchFloor: r.BatchFloor, SavedAt: r.SavedAt.UTC(),
 		Cursor: savedCursor{
 			File: p.File, Offset: p.Offset, GTIDs: p.GTIDs, ServerUUID: p.ServerUUID,
-			Ordinal: r.Cursor.Ordinal, Progress: r.Cursor.Progress, State: r.Cursor.State,
+			Ordinal: r.Cursor.Ordinal, Progress: r.Cursor.Progress, Open: r.Cursor.Open, Done: r.Cursor.Done, State: r.Cursor.State,
 		},
 		Skips: r.Skips,
 	}
@@ -109,7 +111,7 @@ func DecodeRecord(data []byte) (Identity, *Record, error) {
 	return Identity{Destination: rec.Destination, Client: rec.Client}, &Record{
 		Cursor: event.Cursor{
 			Position: event.Position{File: c.File, Offset: c.Offset, GTIDs: c.GTIDs, ServerUUID: c.ServerUUID},
-			Ordinal:  c.Ordinal, Progress: c.Progress, State: c.State,
+			Ordinal:  c.Ordinal, Progress: c.Progress, Open: c.Open, Done: c.Done, State: c.State,
 		},
 		Filter: rec.Filter, BatchFloor: rec.BatchFloor, SavedAt: rec.SavedAt, Skips: rec.Skips,
 	}, nil
@@ -137,6 +139,13 @@ func (r *savedRecord) check() error {
 	c := &r.Cursor
 	if c.Ordinal < 0 || c.Progress < 0 || r.BatchFloor < 0 || c.Progress > math.MaxInt64-c.Ordinal {
 		return fmt.Errorf("ordinal %d, progress %d or batch_floor %d is out of range", c.Ordinal, c.Progress, r.BatchFloor)
+	}
+	if c.Done != nil {
+		for _, p := range c.Done.Parts {
+			if p.GTID.IsZero() || p.Ordinals < 1 {
+				return fmt.Errorf("%d ordinals of transaction %q cannot be done", p.Ordinals, p.GTID)
+			}
+		}
 	}
 	for _, s := range r.Skips {
 		if _, err := event.ParseGTID(s.GTID); err != nil || s.Ordinals < 1 {

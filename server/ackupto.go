@@ -72,7 +72,7 @@ func (s *sub) ackUpTo(ordinal int64, lazy LazyState) (freed bool, err error) {
 	if to < end {
 		// The part of an event that is done; the rest of it is handed out with Skip.
 		if e := r.Event(to); e.Kind == event.Rows && e.Ordinal <= ordinal {
-			s.cursor.Progress = max(s.cursor.Progress, ordinal-s.cursor.Ordinal)
+			s.cursor.Progress, s.cursor.Open = max(s.cursor.Progress, ordinal-s.cursor.Ordinal), e.Txn.GTID
 		}
 	}
 	s.cut = max(s.cut, s.cursor.Last())

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,22 +18,24 @@ type core struct {
 	name      string
 	maxEvents int
 	maxBytes  int64
-	main      *feed // nil until reading begins
+	server    string // Txn.ServerUUID of the server at which the cursors are good; "": not known
+	main      *feed  // nil until reading begins
 	subs      map[string]*sub
 }
 
 // feed is a ring and the end of the stream read into it.
 type feed struct {
-	owner *sub // whose own ring it is; nil for the main ring
-	ring  *store.Ring
-	subs  []*sub        // who is on the ring, or ahead of it
-	start event.Cursor  // transaction end before the first event ever put
-	tail  event.Cursor  // last transaction end put
-	open  *event.Txn    // transaction of which a Begin, and no End, is put behind tail
-	again bool          // a new Read began at tail: skip what is put already
-	pin   *store.Reader // in a main ring: held for a catch-up reader that is close
-	pinBy *feed         // which one
-	err   error         // why its reader stopped
+	owner  *sub   // whose own ring it is; nil for the main ring
+	server string // as core's
+	ring   *store.Ring
+	subs   []*sub        // who is on the ring, or ahead of it
+	start  event.Cursor  // transaction end before the first event ever put
+	tail   event.Cursor  // last transaction end put
+	open   *event.Txn    // transaction of which a Begin, and no End, is put behind tail
+	again  bool          // a new Read began at tail: skip what is put already
+	pin    *store.Reader // in a main ring: held for a catch-up reader that is close
+	pinBy  *feed         // which one
+	err    error         // why its reader stopped
 
 	events, rows, bytes int64 // put, for metrics
 
@@ -45,17 +48,21 @@ type sub struct {
 	id      Identity
 	filter  string
 	matcher Matcher
-	cursor  event.Cursor  // acknowledged
-	skips   []meta.Skip   // saved with the cursor; whoever makes the source obeys them
-	lazy    LazyState     // where cursor.State comes from; nil: cursor.State is it
-	cut     int64         // ordinals up to this one are done already and not handed out
-	feed    *feed         // nil until reading begins
-	rd      *store.Reader // nil while ahead of its feed
-	ahead   bool          // the feed has not come to the cursor yet
-	batches []batch       // outstanding, oldest first; each begins where the one before ends
-	nextID  int64         // id of the next batch
-	floor   int64         // ids up to this one are reserved
-	gen     int64         // changes whenever rd or matcher do, but for acknowledgements
+	cursor  event.Cursor         // acknowledged
+	skips   []meta.Skip          // saved with the cursor; whoever makes the source obeys them
+	lazy    LazyState            // where cursor.State comes from; nil: cursor.State is it
+	cut     int64                // ordinals up to this one are done already and not handed out
+	cutAt   int64                // the cursor's ordinal when it was loaded
+	cutOf   event.GTID           // of the transaction that is cut behind it, if known
+	entire  bool                 // transactions acknowledged in part are handed out from their start
+	began   map[event.GTID]int64 // ordinal before each transaction of cursor.Done.Parts that has come
+	feed    *feed                // nil until reading begins
+	rd      *store.Reader        // nil while ahead of its feed
+	ahead   bool                 // the feed has not come to the cursor yet
+	batches []batch              // outstanding, oldest first; each begins where the one before ends
+	nextID  int64                // id of the next batch
+	floor   int64                // ids up to this one are reserved
+	gen     int64                // changes whenever rd or matcher do, but for acknowledgements
 
 	lastTable *event.Table // verdicts by table
 	lastTaken bool
@@ -91,13 +98,13 @@ func (c *core) newFeed(owner *sub, from event.Cursor) *feed {
 		Kind: event.End, Ordinal: from.Ordinal, File: from.Position.File, Next: from.Position.Offset,
 		Txn: &event.Txn{ServerUUID: from.Position.ServerUUID},
 	}
-	return &feed{owner: owner, ring: store.New(c.maxEvents, c.maxBytes, start), start: transactionEnd(from), tail: transactionEnd(from)}
+	return &feed{owner: owner, server: c.server, ring: store.New(c.maxEvents, c.maxBytes, start), start: transactionEnd(from), tail: transactionEnd(from)}
 }
 
 // transactionEnd returns a copy of the cursor without progress and state.
 func transactionEnd(c event.Cursor) event.Cursor {
 	c.Position.GTIDs = c.Position.GTIDs.Clone()
-	c.Progress, c.State = 0, nil
+	c.Progress, c.Open, c.Done, c.State = 0, event.GTID{}, nil, nil
 	return c
 }
 
@@ -148,7 +155,7 @@ func (c *core) attach(s *sub) error {
 		return c.begin()
 	case cur.Ordinal > m.tail.Ordinal:
 		if m.ring.Last() >= cur.Ordinal {
-			return misplaced(s, "the stream has no transaction end there")
+			return misplaced(s, m, "the stream has no transaction end there")
 		}
 		s.feed, s.ahead = m, true
 		m.subs = append(m.subs, s)
@@ -156,7 +163,7 @@ func (c *core) attach(s *sub) error {
 	}
 	if i, ok := m.ring.After(cur.Ordinal); ok {
 		if why := m.agrees(i, cur); why != "" {
-			return misplaced(s, why)
+			return misplaced(s, m, why)
 		}
 		s.feed, s.rd = m, m.ring.Attach(i)
 		m.subs = append(m.subs, s)
@@ -192,6 +199,9 @@ func (c *core) release(s *sub) {
 // accept puts events into the feed as far as there is room and returns how
 // many are dealt with. An error stops the feed's reader.
 func (f *feed) accept(events []*event.Event) (int, error) {
+	if err := f.elsewhere(events); err != nil {
+		return 0, err
+	}
 	skipped := 0
 	for f.again && len(events) > 0 {
 		done, cut, err := f.skip(events[0])
@@ -223,6 +233,21 @@ func (f *feed) accept(events []*event.Event) (int, error) {
 	return skipped + n, err
 }
 
+// elsewhere returns an error where the events are another server's than those before, and nothing proves that they are the ones
+// that came there: in a ring that begins, whose cursor others have passed on their own server, and in one of a catch-up reader, which is to meet
+// the main one. The main reader goes on with the numbers on any server.
+func (f *feed) elsewhere(events []*event.Event) error {
+	if f.server == "" || f.owner == nil && (f.tail.Ordinal != f.start.Ordinal || f.open != nil) {
+		return nil
+	}
+	for _, e := range events {
+		if at := f.tail.Position.ServerUUID; e.Kind == event.Begin && e.Txn != nil && at != "" && e.Txn.ServerUUID != at && e.Txn.ServerUUID != f.server {
+			return fmt.Errorf("behind %s:%d: %w: %s, not %s", f.tail.Position.File, f.tail.Position.Offset, event.ErrAnotherServer, e.Txn.ServerUUID, at)
+		}
+	}
+	return nil
+}
+
 // skip says whether e, read again behind tail, is put already; or all but its
 // last rows, which it then returns as an event of their own.
 func (f *feed) skip(e *event.Event) (done bool, rest *event.Event, err error) {
@@ -234,8 +259,12 @@ func (f *feed) skip(e *event.Event) (done bool, rest *event.Event, err error) {
 		}
 		o := f.open
 		if e.Txn.GTID != o.GTID || e.Txn.ServerUUID == o.ServerUUID && (e.Txn.File != o.File || e.Txn.Start != o.Start) {
-			return false, nil, fmt.Errorf("the transaction behind %s:%d is another one than before (%s, was %s), and part of it has been handed out; "+
+			err := fmt.Errorf("the transaction behind %s:%d is another one than before (%s, was %s), and part of it has been handed out; "+
 				"if the server lost transactions, set the cursors with binlogmq cursor set", f.tail.Position.File, f.tail.Position.Offset, txnName(e.Txn), txnName(o))
+			if e.Txn.ServerUUID != o.ServerUUID {
+				err = fmt.Errorf("%w: %w", event.ErrAnotherServer, err)
+			}
+			return false, nil, err
 		}
 		return true, nil, nil
 	case event.Rows, event.DDL:
@@ -310,7 +339,7 @@ func (f *feed) passed(i int64) (err error) {
 			}
 			if why != "" {
 				if err == nil {
-					err = misplaced(s, why)
+					err = misplaced(s, f, why)
 				}
 				continue
 			}
@@ -333,7 +362,10 @@ func moveTo(c *event.Cursor, e *event.Event) {
 	p := &c.Position
 	p.File, p.Offset, p.ServerUUID = e.File, e.Next, e.Txn.ServerUUID
 	p.GTIDs.Add(e.Txn.GTID)
-	c.Ordinal, c.Progress = e.Ordinal, 0
+	c.Ordinal, c.Progress, c.Open = e.Ordinal, 0, event.GTID{}
+	if d := c.Done; d != nil && d.Passed(e.Txn.GTID, p.GTIDs) {
+		c.Done = nil
+	}
 }
 
 // scan is a look at what a get would hand out.
@@ -344,6 +376,7 @@ type scan struct {
 	bytes  int64
 	events []*event.Event
 	full   bool
+	err    error // why nothing more can be handed out
 }
 
 // look goes on looking until the batch is full or the ring ends.
@@ -370,20 +403,29 @@ func (s *sub) look(sc *scan, size Size) {
 	}
 	for next := r.Next(); sc.next < next && !sc.full; sc.next++ {
 		e := r.Event(sc.next)
+		cut, err := s.done(e, sc.next)
+		if err != nil {
+			sc.err = err
+			return
+		}
 		switch e.Kind {
+		case event.Begin, event.End:
+			if cut == math.MaxInt64 {
+				continue
+			}
 		case event.Rows:
-			if e.Ordinal+int64(e.Skip) <= s.cut {
-				if store.LastOrdinal(e) <= s.cut {
+			if e.Ordinal+int64(e.Skip) <= cut {
+				if store.LastOrdinal(e) <= cut {
 					continue
 				}
-				e = cutRows(e, s.cut)
+				e = cutRows(e, cut)
 			}
 			if !s.wants(e.Table) {
 				continue
 			}
 			sc.rows += int(e.Rows - e.Skip)
 		case event.DDL:
-			if e.Ordinal <= s.cut {
+			if e.Ordinal <= cut {
 				continue
 			}
 		}
@@ -391,6 +433,43 @@ func (s *sub) look(sc *scan, size Size) {
 		sc.events = append(sc.events, e)
 		sc.full = size.Events > 0 && len(sc.events) >= size.Events || size.Rows > 0 && sc.rows >= size.Rows || size.Bytes > 0 && sc.bytes >= size.Bytes
 	}
+}
+
+// done returns up to which ordinal the changes of e's transaction, at ring index i, are acknowledged already; math.MaxInt64: all.
+func (s *sub) done(e *event.Event, i int64) (cut int64, err error) {
+	g := e.Txn.GTID
+	if e.Kind == event.Begin && s.cut > s.cutAt && !s.cutOf.IsZero() && g != s.cutOf && s.feed.ring.Ordinal(i) == s.cutAt {
+		err := fmt.Errorf("cursor of %s stands inside transaction %s, behind which the source shows %s instead: "+
+			"the source lost the transaction, of which a part is published: compare its tables, then set the cursors with binlogmq cursor set", s.id, s.cutOf, txnName(e.Txn))
+		if at := s.cursor.Position.ServerUUID; at != e.Txn.ServerUUID && at != "" {
+			err = fmt.Errorf("%w: %w", event.ErrAnotherServer, err)
+		}
+		return 0, err
+	}
+	d := s.cursor.Done
+	if d == nil || g.IsZero() {
+		return s.cut, nil
+	}
+	if d.GTIDs.Contains(g) {
+		return math.MaxInt64, nil
+	}
+	cut = s.cut
+	if s.entire {
+		return cut, nil
+	}
+	for _, p := range d.Parts {
+		if p.GTID != g {
+			continue
+		}
+		if e.Kind == event.Begin {
+			if s.began == nil {
+				s.began = map[event.GTID]int64{}
+			}
+			s.began[g] = s.feed.ring.Ordinal(i)
+		}
+		cut = max(cut, s.began[g]+p.Ordinals)
+	}
+	return cut, nil
 }
 
 // cutRows returns e with the rows up to the given ordinal marked as done. Events are
@@ -506,7 +585,9 @@ func (s *sub) move(to int64) (freed bool, err error) {
 	}
 	// A transaction that is handed out again in whole does not take back its progress (I2).
 	if to > s.rd.Acked() {
-		c.Progress = max(c.Progress, r.Ordinal(to-1)-c.Ordinal)
+		if c.Progress = max(c.Progress, r.Ordinal(to-1)-c.Ordinal); c.Progress > 0 {
+			c.Open = r.Event(to - 1).Txn.GTID
+		}
 	}
 	return r.Ack(s.rd, to), nil
 }
@@ -570,7 +651,7 @@ func (s *sub) checkID(op string, id int64, first bool) error {
 // holds what it has not acknowledged, so that the main ring waits for it no longer.
 func (c *core) detach(s *sub) {
 	m := c.main
-	f := &feed{owner: s, subs: []*sub{s}, start: transactionEnd(m.start), tail: transactionEnd(m.tail), open: m.open}
+	f := &feed{owner: s, server: c.server, subs: []*sub{s}, start: transactionEnd(m.start), tail: transactionEnd(m.tail), open: m.open}
 	ring, rd := m.ring.Fork(s.rd)
 	m.ring.Detach(s.rd)
 	m.subs = slices.DeleteFunc(m.subs, func(x *sub) bool { return x == s })
@@ -699,11 +780,15 @@ func samePosition(a, b *event.Position) bool {
 }
 
 // misplaced is the error of a cursor that does not agree with the stream.
-func misplaced(s *sub, why string) error {
+func misplaced(s *sub, f *feed, why string) error {
 	p := &s.cursor.Position
-	return fmt.Errorf("cursor of %s says that ordinal %d is the transaction end at %s:%d (GTIDs %q), but %s; "+
+	err := fmt.Errorf("cursor of %s says that ordinal %d is the transaction end at %s:%d (GTIDs %q), but %s; "+
 		"the cursor was made on another history of the source: set it with binlogmq cursor set",
 		s.id, s.cursor.Ordinal, p.File, p.Offset, clip(p.GTIDs.String()), why)
+	if at := f.tail.Position.ServerUUID; at != "" && p.ServerUUID != "" && p.ServerUUID != at {
+		err = fmt.Errorf("%w: %w", event.ErrAnotherServer, err)
+	}
+	return err
 }
 
 func place(e *event.Event) string {

@@ -22,6 +22,8 @@ type destination struct {
 	ctl  chan struct{}  // holds one token; taken by calls that connect and disconnect
 	wg   sync.WaitGroup // readers
 
+	prepared bool // see DestinationOptions.Prepare; guarded by ctl
+
 	mu sync.Mutex
 	*core
 	started  bool
@@ -173,6 +175,7 @@ func (d *destination) readEnded(f *feed, err error) {
 			err = errors.New("the source ended without an error")
 		}
 		f.err = &DestinationError{Destination: d.name, Client: client, Err: err} // I3: stop, with the error where all can see it
+		d.tell(f.err)
 		at := []any{"destination", d.name, "error", err, "file", f.tail.Position.File, "offset", f.tail.Position.Offset, "ordinal", f.ring.Last()}
 		if client != "" {
 			at = append(at, "client", client)
@@ -346,6 +349,7 @@ func (d *destination) more(s *sub) (bool, error) {
 	joined, err := d.tryJoin(f)
 	if err != nil {
 		f.err = &DestinationError{Destination: d.name, Client: s.id.Client, Err: err}
+		d.tell(f.err)
 		d.leave(f, errLeft)
 		return false, nil
 	}
@@ -371,6 +375,7 @@ func (d *destination) connect(s *sub) error {
 	old := d.main
 	err := d.attach(s)
 	if err != nil {
+		d.tell(err)
 		d.drop(s)
 		delete(d.subs, s.id.Client)
 	} else if s.ahead {
@@ -421,6 +426,7 @@ func (d *destination) start() error {
 		if d.main.err == nil {
 			d.main.err = &DestinationError{Destination: d.name, Err: err}
 		}
+		d.tell(err)
 		return err
 	}
 	d.read(d.main)
@@ -513,6 +519,11 @@ func (d *destination) get(ctx context.Context, id Identity, size Size, wait Wait
 			return nil, fmt.Errorf("%s: %w", id, ErrOutstanding)
 		}
 		s.look(&sc, size)
+		if sc.err != nil && len(sc.events) == 0 {
+			err := &DestinationError{Destination: d.name, Client: s.id.Client, Err: sc.err}
+			d.tell(err)
+			return nil, err
+		}
 		if err := d.swallow(s, &sc); err != nil {
 			return nil, err
 		}
@@ -530,7 +541,7 @@ func (d *destination) get(ctx context.Context, id Identity, size Size, wait Wait
 				continue
 			}
 		}
-		ready := sc.full || late || wait.mode == waitAny ||
+		ready := sc.full || sc.err != nil || late || wait.mode == waitAny ||
 			f != nil && (f.run.blocked || f.err != nil) // nothing more comes
 		if ready && len(sc.events) > 0 {
 			b, err := s.take(&sc, d.s.clock.Now())

@@ -128,12 +128,51 @@ func (s *Server) control(ctx context.Context, name string, again bool) error {
 		return err
 	}
 	defer d.unlockControl()
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if again {
 		return d.restart()
 	}
 	return d.start()
+}
+
+// Prepare calls DestinationOptions.Prepare, unless that has been done. Start and Subscribe do so by themselves.
+func (s *Server) Prepare(ctx context.Context, destination string) error {
+	d, err := s.destination(destination)
+	if err != nil {
+		return err
+	}
+	if err := d.lockControl(ctx); err != nil {
+		return err
+	}
+	defer d.unlockControl()
+	return d.prepare(ctx)
+}
+
+// prepare runs under lockControl.
+func (d *destination) prepare(ctx context.Context) error {
+	if d.opts.Prepare == nil || d.prepared {
+		return nil
+	}
+	server, err := d.opts.Prepare(ctx)
+	if err != nil {
+		return err
+	}
+	d.prepared = true
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.server = server
+	return nil
+}
+
+// tell calls DestinationOptions.Failed.
+func (d *destination) tell(err error) {
+	if err != nil && d.opts.Failed != nil {
+		d.opts.Failed(err)
+	}
 }
 
 // RemoveDestination ends the destination's readers and waiting gets, saves the cursors of
@@ -268,6 +307,9 @@ func (s *Server) Subscribe(ctx context.Context, id Identity, filter string, opts
 		return err
 	}
 	defer d.unlockControl()
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
 	x, again, err := d.subscription(ctx, id, filter, o)
 	if err != nil || again {
 		return err
@@ -338,8 +380,8 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 			return nil, false, err // which names the subscription
 		}
 	}
-	x.cut = x.cursor.Last()
-	if o.wholeTransaction {
+	x.cut, x.cutAt, x.cutOf, x.entire = x.cursor.Last(), x.cursor.Ordinal, x.cursor.Open, o.wholeTransaction
+	if x.entire {
 		x.cut = x.cursor.Ordinal
 	}
 	x.floor = x.nextID - 1

@@ -436,6 +436,7 @@ func TestSaveInterval(t *testing.T) {
 		r.start()
 		before := r.m.count()
 		r.oneRow(100)
+		synctest.Wait() // or a batch may hold less
 		for range 50 {
 			b := r.get(a, Size{Events: 3}, WaitAny)
 			r.must(a.Ack(ctx, b.ID, []byte("s")))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -187,6 +188,8 @@ func diff(a, b *meta.Record) string {
 		return fmt.Sprintf("GTIDs %s, want %s", x.Position.GTIDs, y.Position.GTIDs)
 	case x.Ordinal != y.Ordinal || x.Progress != y.Progress:
 		return fmt.Sprintf("ordinal %d+%d, want %d+%d", x.Ordinal, x.Progress, y.Ordinal, y.Progress)
+	case x.Open != y.Open || !reflect.DeepEqual(x.Done, y.Done):
+		return fmt.Sprintf("inside %v, done %+v, want %v, %+v", x.Open, x.Done, y.Open, y.Done)
 	case !bytes.Equal(x.State, y.State):
 		return fmt.Sprintf("state of %d bytes differs from the one of %d bytes", len(x.State), len(y.State))
 	case a.Filter != b.Filter || a.BatchFloor != b.BatchFloor:
@@ -225,6 +228,11 @@ func randomRecord(rng *rand.Rand) *meta.Record {
 		for range 1 + rng.IntN(5) {
 			r.Cursor.Position.GTIDs.Add(event.GTID{Domain: uint32(rng.IntN(3)), Server: 1 + uint32(rng.IntN(3)), Seq: 1 + rng.Uint64N(100)})
 		}
+	}
+	if rng.IntN(3) == 0 {
+		r.Cursor.Open = event.GTID{SID: [16]byte{1}, Tag: "red", Seq: 1 + rng.Uint64N(100)}
+		r.Cursor.Done = &event.Done{Parts: []event.Part{{GTID: event.GTID{Domain: 1, Server: 2, Seq: 3}, Ordinals: 1 + rng.Int64N(9)}}}
+		r.Cursor.Done.GTIDs.Add(event.GTID{SID: [16]byte{3}, Seq: 1 + rng.Uint64N(100)})
 	}
 	if rng.IntN(3) > 0 {
 		r.Cursor.State = make([]byte, rng.IntN(300))
