@@ -13,6 +13,7 @@ import (
 
 // Encoder writes events as serialised entries.
 type Encoder interface {
+	canalfilter.Statements
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
 }
 
@@ -68,7 +69,7 @@ func (c *Embedded) Subscribe(ctx context.Context, filter string) error {
 	if err != nil {
 		return fmt.Errorf("%w: filter: %w", ErrRefused, err)
 	}
-	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(f), server.WithWholeTransaction()); err != nil {
+	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalfilter.Subscription{Tables: f, Statements: c.e}), server.WithWholeTransaction()); err != nil {
 		return err
 	}
 	c.filter = &filter
@@ -100,8 +101,9 @@ func (c *Embedded) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Mes
 	if err != nil {
 		return nil, err
 	}
-	m := &Message{ID: b.ID, Entries: make([][]byte, 0, len(b.Events))}
-	for _, e := range b.Events {
+	events := canalfilter.WithoutEmpty(b.Events)
+	m := &Message{ID: b.ID, Entries: make([][]byte, 0, len(events))}
+	for _, e := range events {
 		entry, err := c.e.AppendEntry(nil, e)
 		if err != nil {
 			return nil, err

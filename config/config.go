@@ -217,6 +217,7 @@ type Canal struct {
 	Memory         Bytes      `yaml:"memory"`
 	IdleTimeout    Duration   `yaml:"idle_timeout"`
 	Batch          string     `yaml:"batch"`
+	Filter         string     `yaml:"filter"`
 	Enum           string     `yaml:"enum"`
 	TimeZone       string     `yaml:"time_zone"`
 }
@@ -257,6 +258,7 @@ func (c *Config) setDefaults() {
 		def(&k.Memory, 64<<20)
 		def(&k.IdleTimeout, Duration(time.Hour))
 		def(&k.Batch, "memory")
+		def(&k.Filter, "narrow")
 		def(&k.Enum, "ordinal")
 		def(&k.TimeZone, "UTC")
 	}

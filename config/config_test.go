@@ -129,7 +129,7 @@ destinations:
     source: {address: "h:1", user: u, password: "${NO_SUCH}"}
     sinks: {}
 meta: {save_interval: -1s, file: {directory: d}, zookeeper: {servers: [a], session_timeout: 1s, root: "x/", auth: {user: "a:b"}, tls: {cert: c}}}
-canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, enum: x, time_zone: Mars}
+canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen, enum: x, time_zone: Mars}
 `
 	_, err := Parse([]byte(in), env(nil))
 	if err == nil {
@@ -143,7 +143,7 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, enum: x, time
 		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].codec: the codec debezium comes",
 		"destinations[0].sinks[0].headers[1]:", "destinations[0].sinks[0].key:", `destinations[1].name: "SHOP" is taken`,
 		"destinations[1].source.password: environment variable NO_SUCH is not set", "destinations[1].sinks: a list is wanted",
-		"meta.zookeeper.servers[0]:", "meta.zookeeper.session_timeout:", "meta.zookeeper.root:", "meta.zookeeper.auth.user:", "meta.zookeeper.tls:", "meta: file and zookeeper", "canal.listen:", "canal: user and password", "canal.tls:", "canal.batch:", "canal.enum:", "canal.time_zone:",
+		"meta.zookeeper.servers[0]:", "meta.zookeeper.session_timeout:", "meta.zookeeper.root:", "meta.zookeeper.auth.user:", "meta.zookeeper.tls:", "meta: file and zookeeper", "canal.listen:", "canal: user and password", "canal.tls:", "canal.batch:", "canal.filter:", "canal.enum:", "canal.time_zone:",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in:\n%v", want, err)

@@ -41,6 +41,7 @@ func Parse(data []byte, env func(string) (string, bool)) (*Config, error) {
 	if err := errors.Join(append(d.faults, c.faults()...)...); err != nil {
 		return nil, err
 	}
+	c.widen()
 	return c, nil
 }
 

@@ -114,6 +114,7 @@ func (f *faults) canal(path string, k *Canal) {
 	if k.MaxConnections < 0 {
 		f.add(path+".max_connections", "must be positive")
 	}
+	f.oneOf(path+".filter", k.Filter, "narrow", "replace")
 	f.oneOf(path+".batch", k.Batch, "memory", "events")
 	f.oneOf(path+".enum", k.Enum, "ordinal", "label")
 	f.zone(path+".time_zone", k.TimeZone)

@@ -97,6 +97,12 @@ type Matcher interface {
 	Match(schema, table string) bool
 }
 
+// StatementMatcher may be implemented by a [Matcher] that decides which statements a subscription sees, too; without it that is
+// all of them.
+type StatementMatcher interface {
+	MatchStatement(e *event.Event) bool
+}
+
 // SubscribeOption changes one Subscribe.
 type SubscribeOption func(*subscribeOptions)
 

@@ -428,6 +428,9 @@ func (s *sub) look(sc *scan, size Size) {
 			if e.Ordinal <= cut {
 				continue
 			}
+			if !s.wantsStatement(e) {
+				continue
+			}
 		}
 		sc.bytes += int64(e.Size)
 		sc.events = append(sc.events, e)
@@ -504,6 +507,12 @@ func (s *sub) wants(t *event.Table) bool {
 	}
 	s.lastTable, s.lastTaken = t, v
 	return v
+}
+
+// wantsStatement says whether the subscription's filter takes the DDL.
+func (s *sub) wantsStatement(e *event.Event) bool {
+	m, ok := s.matcher.(StatementMatcher)
+	return !ok || m.MatchStatement(e)
 }
 
 // setFilter replaces the filter for what is not handed out yet.

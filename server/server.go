@@ -278,7 +278,7 @@ func parseFilter(text string) (Matcher, error) {
 
 // Subscribe connects a subscription, creating it if nothing is saved of it. The filter is a
 // comma-separated list of table patterns as in the configuration's tables, "" for every table; begins, ends and DDL are
-// delivered whatever the filter. A new subscription begins at the oldest cursor of the destination's other
+// delivered whatever the filter (but see [StatementMatcher]). A new subscription begins at the oldest cursor of the destination's other
 // subscriptions, connected or only saved, or where the source says when there is none; that first cursor is saved
 // before Subscribe returns. Subscribing again while connected replaces the
 // filter for what is not handed out yet and changes nothing else.

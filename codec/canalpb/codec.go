@@ -115,6 +115,20 @@ func (c *Codec) AppendEntry(dst []byte, e *event.Event) ([]byte, error) {
 	return nil, fmt.Errorf("canal-protobuf: unknown kind of event %d", e.Kind)
 }
 
+// Concerns tells whether a statement is about a table that match takes: a renamed table by either name. What names several tables or
+// none, or is no statement about a table that Canal knows, concerns everybody.
+func (c *Codec) Concerns(e *event.Event, match func(schema, table string) bool) bool {
+	h := statement.Parse(e.Raw)
+	schema, table := canaltype.StatementTable(e, h)
+	if canaltype.StatementType(h) == canalwire.Query || table == "" || match(schema, table) {
+		return true
+	}
+	if h.NewName == "" {
+		return false
+	}
+	return match(cmp.Or(h.Schema, e.Schema), h.Name)
+}
+
 // AppendRow implements [codec.Codec]. Batch ids of messages are the ordinals of their changes.
 func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {
 	return c.appendMessage(dst, r, c.plans.Get(r.Table), nil)

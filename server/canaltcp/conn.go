@@ -219,7 +219,13 @@ func (c *conn) subscribe(ctx context.Context, id server.Identity, filter string)
 	if err != nil {
 		return fmt.Errorf("filter of client %s: %w", id, err)
 	}
-	return c.use(ctx, id, filter, f)
+	var tables canalfilter.Tables = f
+	if filter == "" && c.s.o.Unfiltered != nil {
+		if t := c.s.o.Unfiltered(id.Destination); t != nil {
+			tables = t
+		}
+	}
+	return c.use(ctx, id, filter, canalfilter.Subscription{Tables: tables, Statements: c.s.o.Encoder})
 }
 
 // use subscribes, and notes that this connection does.
@@ -288,8 +294,9 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	case err != nil:
 		return err
 	}
+	events := canalfilter.WithoutEmpty(b.Events)
 	weight := int64(0)
-	for _, e := range b.Events {
+	for _, e := range events {
 		weight += int64(e.Size)
 	}
 	weight = min(4*weight, c.s.o.Memory)
@@ -300,7 +307,7 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	buf := c.s.buffers.Get().(*[]byte)
 	defer c.s.buffers.Put(buf)
 	*buf = beginMessages(*buf, b.ID)
-	for _, e := range b.Events {
+	for _, e := range events {
 		out, from := canalwire.OpenLength(append(*buf, messagesEntry), lengthSize)
 		out, err := c.s.o.Encoder.AppendEntry(out, e)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 	"github.com/binlogmq/binlogmq/server"
 )
@@ -36,6 +37,8 @@ type Upstream interface {
 
 // Encoder writes events as Canal's entries. It must be safe for concurrent use.
 type Encoder interface {
+	canalfilter.Statements
+
 	// AppendEntry appends the serialised Entry message of the event.
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
 }
@@ -68,6 +71,9 @@ type Options struct {
 	Password string
 	// AllowClearText lets clients in that send the password as it is: Python's and Node's do.
 	AllowClearText bool
+
+	// Unfiltered, if not nil, gives what a client of a destination sees that names no filter; nil for all that is captured.
+	Unfiltered func(destination string) canalfilter.Tables
 
 	MaxConnections int           // further ones are closed at once
 	Memory         int64         // bytes that the packets being written to all clients may take

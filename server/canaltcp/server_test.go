@@ -20,6 +20,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec/canalpb"
 	"github.com/binlogmq/binlogmq/codec/codectest"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 	"github.com/binlogmq/binlogmq/server"
 )
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // history is a source of transactions of one row each, numbered from 1.
 type history struct {
 	table, other *event.Table
+	statements   map[int64]string // by transaction: in the place of its row
 
 	mu   sync.Mutex
 	n    int64
@@ -96,6 +98,10 @@ func (h *history) transaction(n int64) []*event.Event {
 	}
 	rows := codectest.Event(tab, nil, []codectest.Cell{codectest.V(codectest.Le(n+1, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null})
 	rows.Ordinal, rows.Txn, rows.File, rows.Start, rows.Next, rows.Size, rows.Last = 2*n+1, &txn, "f", at+10, at+20, 500, true
+	if sql, ok := h.statements[n]; ok {
+		rows = codectest.DDL("shop", sql)
+		rows.Ordinal, rows.Txn, rows.File, rows.Start, rows.Next, rows.Size = 2*n+1, &txn, "f", at+10, at+20, 500
+	}
 	return []*event.Event{
 		{Kind: event.Begin, Txn: &txn, File: "f", Start: at, Next: at + 10, Size: 100},
 		rows,
@@ -227,6 +233,64 @@ func TestConsume(t *testing.T) {
 			break
 		}
 		equal(t, "behind the last row", r.ids(m), nil) // ends of transactions
+	}
+}
+
+// named are the tables of one name.
+type named string
+
+func (n named) Match(_, table string) bool { return table == string(n) }
+
+// TestFilters: a client sees the statements about its tables; one without a filter sees what the server says; of what
+// it does not see nothing is left but a last empty transaction.
+func TestFilters(t *testing.T) {
+	r := newRig(t, Options{Unfiltered: func(destination string) canalfilter.Tables {
+		if destination != "shop" {
+			t.Errorf("asked for destination %q", destination)
+		}
+		return named("other")
+	}})
+	r.h.statements = map[int64]string{4: "ALTER TABLE item ADD c INT", 5: "ALTER TABLE other ADD c INT", 6: "CREATE DATABASE d"}
+	a, b, c := r.connect(1001, ""), r.connect(1002, `shop\.item`), r.connect(1003, `.*\..*`)
+	r.h.write(20)
+	for _, want := range []struct {
+		c    client.Connector
+		ids  []string
+		sqls string
+	}{
+		{a, []string{"2", "4", "8", "10", "12", "14", "16", "18", "20"}, "ALTER TABLE other ADD c INT;CREATE DATABASE d"},
+		{b, []string{"1", "3", "9", "11", "13", "15", "17", "19"}, "ALTER TABLE item ADD c INT;CREATE DATABASE d"},
+		{c, []string{"1", "2", "3", "4", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19", "20"}, "ALTER TABLE item ADD c INT;ALTER TABLE other ADD c INT;CREATE DATABASE d"},
+	} {
+		var ids, sqls []string
+		for len(ids) < len(want.ids) {
+			m, err := want.c.Get(t.Context(), 100, client.Wait(50*time.Millisecond))
+			r.must(err)
+			ids = append(ids, r.ids(m)...)
+			ends, rows := 0, 0
+			for _, raw := range m.Entries {
+				e, err := client.ParseEntry(raw)
+				r.must(err)
+				switch e.Type {
+				case client.TransactionEnd:
+					ends++
+				case client.RowData:
+					rows++
+					change, err := client.ParseRowChange(e.Store)
+					r.must(err)
+					if change.DDL {
+						sqls = append(sqls, change.SQL)
+					}
+				}
+			}
+			if ends > max(rows, 1) {
+				t.Errorf("%d transactions with %d changes", ends, rows)
+			}
+		}
+		equal(t, "rows", ids, want.ids)
+		if got := strings.Join(sqls, ";"); got != want.sqls {
+			t.Errorf("statements %s, want %s", got, want.sqls)
+		}
 	}
 }
 

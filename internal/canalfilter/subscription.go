@@ -1,0 +1,46 @@
+package canalfilter
+
+import "github.com/binlogmq/binlogmq/event"
+
+// Statements tells which tables statements are about.
+type Statements interface {
+	// Concerns tells whether the statement is about a table that match takes; it is true of one that does not name its table.
+	Concerns(e *event.Event, match func(schema, table string) bool) bool
+}
+
+// Tables decides which tables somebody sees.
+type Tables interface {
+	Match(schema, table string) bool
+}
+
+// Subscription is what a client sees: the rows of certain tables, and the statements about them. It implements the
+// server's Matcher and StatementMatcher.
+type Subscription struct {
+	Tables
+	Statements Statements
+}
+
+// MatchStatement tells whether the client sees a statement.
+func (s Subscription) MatchStatement(e *event.Event) bool { return s.Statements.Concerns(e, s.Match) }
+
+// WithoutEmpty returns the events without the transactions of which nothing lies between Begin and End. If
+// nothing else is there, the last of them stays, lest a batch be empty.
+func WithoutEmpty(events []*event.Event) []*event.Event {
+	var out []*event.Event // nil until one is left out
+	for i := 0; i < len(events); i++ {
+		if i+1 < len(events) && events[i].Kind == event.Begin && events[i+1].Kind == event.End && (i+2 < len(events) || i > 0 && (out == nil || len(out) > 0)) {
+			if out == nil {
+				out = append(make([]*event.Event, 0, len(events)), events[:i]...)
+			}
+			i++
+			continue
+		}
+		if out != nil {
+			out = append(out, events[i])
+		}
+	}
+	if out == nil {
+		return events
+	}
+	return out
+}
