@@ -9,6 +9,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/event"
 )
 
 // StopError is an error that needs the operator: reading again would not help.
@@ -17,6 +18,22 @@ type StopError = binlog.StopError
 func (c *Connector) stop(what, remedy string, err error) *StopError {
 	return &StopError{Destination: c.opt.Destination, What: what, Remedy: remedy, Err: err}
 }
+
+// classified is a stop of which those who read must know the kind: one of event's errors, which its text does not tell again.
+type classified struct {
+	*StopError
+	class error
+}
+
+func (e *classified) Unwrap() []error { return []error{e.StopError, e.class} }
+
+// gone is a stop because the position cannot be gone on from; class says why: event.ErrPurged or event.ErrNoPosition.
+func (c *Connector) gone(class error, what, remedy string, err error) error {
+	return &classified{c.stop(what, remedy, err), class}
+}
+
+const purgedRemedy = "keep its binlogs longer (binlog_expire_logs_seconds); " +
+	"the changes in them are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set; or choose with on_lost_position where it goes on by itself"
 
 const largeRemedy = "raise source.max_event, and reckon with eight times as much memory, or move the cursor behind it with: binlogmq cursor set"
 
@@ -90,10 +107,9 @@ func (c *Connector) judge(err error) error {
 		case evicted(err):
 			return err
 		case strings.Contains(message, "purged"), strings.Contains(message, "Could not find first log file"), strings.Contains(message, "could not find"):
-			return c.stop("the source has purged binlogs that have not been read yet", "keep them longer (binlog_expire_logs_seconds); "+
-				"the changes in them are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set", err)
+			return c.gone(event.ErrPurged, "the source has purged binlogs that have not been read yet", purgedRemedy, err)
 		case strings.Contains(message, "not in the master's binlog"), strings.Contains(message, "impossible position"), strings.Contains(message, "exceeds"):
-			return c.stop("the source does not have the position from which reading goes on: it lost transactions or is another server",
+			return c.gone(event.ErrNoPosition, "the source does not have the position from which reading goes on: it lost transactions or is another server",
 				"point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", err)
 		case strings.Contains(message, "Binary log is not open"):
 			return c.stop("the source's binary log is off", "set log_bin in its option file and restart it", err)

@@ -333,7 +333,7 @@ func (r *reader) skipped(g event.GTID, ordinals int64) {
 func (r *reader) again(e *event.Event) (skip bool, err error) {
 	const remedy = "the source lost a transaction whose first row changes have been published, or another server took its place: " +
 		"compare its tables with their consumers, then set a new position with: binlogmq cursor set"
-	lost := func(what string) error {
+	lost := func(what string) *StopError {
 		s := r.c.stop("after reconnecting, "+what, remedy, nil)
 		s.File, s.Offset, s.GTID = e.File, e.Start, e.Txn.GTID
 		return s
@@ -341,7 +341,7 @@ func (r *reader) again(e *event.Event) (skip bool, err error) {
 	if e.Kind == event.Begin {
 		o, t := r.open, e.Txn
 		if t.ServerUUID != o.ServerUUID {
-			return false, lost("another server answers in the middle of transaction " + txnName(o))
+			return false, &classified{lost("another server answers in the middle of transaction " + txnName(o)), event.ErrAnotherServer}
 		}
 		if t.GTID != o.GTID || t.GTID.IsZero() && (t.File != o.File || t.Start != o.Start) {
 			return false, lost("transaction " + txnName(o) + " is gone; the source shows " + txnName(t) + " instead")
@@ -485,7 +485,7 @@ func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error 
 		return c.stop("the position "+pos.GTIDs.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
 	}
 	if sv.mariaDB {
-		return nil // the dump thread looks for each domain's transaction in strict mode
+		return c.checkReset(ctx, s, sv, pos) // the dump thread looks for each domain's transaction in strict mode
 	}
 	if !sv.gtid {
 		return c.stop("the position is a GTID set, but gtid_mode is "+sv.vars["gtid_mode"]+" on the source",
@@ -496,23 +496,114 @@ func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error 
 		return err
 	}
 	if lost := purged.Subtract(pos.GTIDs); !lost.IsEmpty() {
-		return c.stop("the source has purged transactions that have not been read yet: "+lost.String(),
-			"keep its binlogs longer (binlog_expire_logs_seconds); the changes in them are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set", nil)
+		return c.gone(event.ErrPurged, "the source has purged transactions that have not been read yet: "+lost.String(), purgedRemedy, nil)
 	}
 	executed, err := s.gtidVariable(ctx, "gtid_executed")
 	if err != nil {
 		return err
 	}
-	if more := pos.GTIDs.Subtract(executed); !more.IsEmpty() {
-		// A replica that has been promoted may need a moment.
-		if r.ahead++; r.ahead > 6 {
-			return c.stop("the source lacks transactions that have been published: "+more.String(),
-				"it lost them in a failover or is another server: point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", nil)
-		}
-		return fmt.Errorf("%s: the source does not have transactions %s yet", s.addr, more.String())
+	if err := c.lacks(s, pos.GTIDs.Subtract(executed), &r.ahead); err != nil {
+		return err
 	}
-	r.ahead = 0
+	return c.checkReset(ctx, s, sv, pos)
+}
+
+// lacks is the error of a source that does not have transactions that are published; nil if there are none. A replica that has
+// been promoted may need a moment: attempts counts how often they were missing.
+func (c *Connector) lacks(s *session, more event.GTIDSet, attempts *int) error {
+	if more.IsEmpty() {
+		*attempts = 0
+		return nil
+	}
+	if *attempts++; *attempts > 6 {
+		return c.gone(event.ErrNoPosition, "the source lacks transactions that have been published: "+more.String(),
+			"it lost them in a failover or is another server: point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", nil)
+	}
+	return fmt.Errorf("%s: the source does not have transactions %s yet", s.addr, more.String())
+}
+
+// checkReset makes sure that the server has not begun its log anew since: then it gives numbers again that it had given
+// before, and the set of GTIDs may be there although the transactions are others. File and offset of a position on this very server tell.
+// What cannot be looked at proves nothing.
+func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos *event.Position) error {
+	if pos.ServerUUID != sv.uuid || pos.File == "" || strings.ContainsAny(pos.File, `'\`) {
+		return nil
+	}
+	reset := func(what string) error {
+		return c.gone(event.ErrNoPosition, fmt.Sprintf("the source's binlog is another one than the one that was read up to %s:%d: %s", pos.File, pos.Offset, what),
+			"it was reset, or the server was replaced by another: compare the tables, then set a new position with: binlogmq cursor set", nil)
+	}
+	files, err := s.binlogs(ctx)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	size := uint64(0)
+	for _, f := range files {
+		if f.name == pos.File {
+			size = f.size
+		}
+	}
+	switch last := files[len(files)-1].name; {
+	case event.FileNumber(pos.File) > event.FileNumber(last):
+		return reset("its last file is " + last)
+	case size == 0: // purged since, and nothing in it is needed
+		return nil
+	case pos.Offset > size:
+		return reset(fmt.Sprintf("the file has %d bytes", size))
+	}
+	// The server reads the file for it, which may take longer than a statement has: on a session of its own.
+	own, err := c.dial(ctx, s.addr)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	if sv.mariaDB {
+		if at, err := own.mariaGTIDs(ctx, pos.File, pos.Offset); err == nil && pos.GTIDs.Diverges(at) {
+			return reset("there it holds " + at.ConnectState() + ", not " + pos.GTIDs.ConnectState())
+		}
+		return ctx.Err()
+	}
+	r, err := own.query(ctx, fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d LIMIT 1", pos.File, pos.Offset))
+	if err != nil || r.rows() == 0 || !strings.HasPrefix(r.named(0, "Event_type"), "Gtid") {
+		return ctx.Err()
+	}
+	_, text, _ := strings.Cut(r.named(0, "Info"), "'") // SET @@SESSION.GTID_NEXT= 'GTID'
+	text, _, _ = strings.Cut(text, "'")
+	if g, err := event.ParseGTID(text); err == nil && pos.GTIDs.Contains(g) {
+		return reset("there follows transaction " + g.String() + ", which is done already")
+	}
 	return nil
+}
+
+// Holds waits until the source has all these transactions, as a replica that has just been promoted may need a moment for
+// the last of them. It asks again as Start does, and returns a *StopError when the source lacks them for good.
+func (c *Connector) Holds(ctx context.Context, set event.GTIDSet) error {
+	attempts := 0
+	return c.repeat(ctx, func() error {
+		s, sv, err := c.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		if set.IsMariaDB() != sv.mariaDB {
+			return c.gone(event.ErrNoPosition, "the position "+set.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
+		}
+		names := []string{"gtid_executed"}
+		if sv.mariaDB {
+			// The last of each domain is enough to go on from. Where a server began as a copy, only its slave position tells.
+			names = []string{"gtid_binlog_state", "gtid_slave_pos"}
+			set = set.LastOfDomains()
+		}
+		var has event.GTIDSet
+		for _, name := range names {
+			more, err := s.gtidVariable(ctx, name)
+			if err != nil {
+				return err
+			}
+			has = has.Union(more)
+		}
+		return c.lacks(s, set.Subtract(has), &attempts)
+	})
 }
 
 // checkFile checks a position by file and offset, and decides whether GTIDs
@@ -524,7 +615,7 @@ func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
 		return c.stop("the position is empty", "set one with: binlogmq cursor set", nil)
 	}
 	if pos.ServerUUID != "" && pos.ServerUUID != sv.uuid {
-		return c.stop(fmt.Sprintf("the position %s:%d is of server %s, but %s answers, where it means nothing", pos.File, pos.Offset, pos.ServerUUID, sv.uuid),
+		return c.gone(event.ErrNoPosition, fmt.Sprintf("the position %s:%d is of server %s, but %s answers, where it means nothing", pos.File, pos.Offset, pos.ServerUUID, sv.uuid),
 			"point the address to the right server, or switch GTIDs on, or set a new position with: binlogmq cursor set", nil)
 	}
 	files, err := s.binlogs(ctx)
@@ -536,14 +627,17 @@ func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
 		if f.name == pos.File {
 			found = true
 			if pos.Offset > f.size {
-				return c.stop(fmt.Sprintf("the position %s:%d lies beyond the end of that file (%d)", pos.File, pos.Offset, f.size),
+				return c.gone(event.ErrNoPosition, fmt.Sprintf("the position %s:%d lies beyond the end of that file (%d)", pos.File, pos.Offset, f.size),
 					"the source lost transactions in a crash: compare the tables, then set a new position with: binlogmq cursor set", nil)
 			}
 		}
 	}
 	if !found {
-		return c.stop("the source does not have binlog file "+pos.File+" any more",
-			"keep its binlogs longer (binlog_expire_logs_seconds); the changes in it are lost to the stream: compare the tables, then set a new position with: binlogmq cursor set", nil)
+		class := event.ErrPurged
+		if len(files) > 0 && event.FileNumber(pos.File) > event.FileNumber(files[len(files)-1].name) {
+			class = event.ErrNoPosition
+		}
+		return c.gone(class, "the source does not have binlog file "+pos.File+" any more", purgedRemedy, nil)
 	}
 	if !sv.gtid || r.decided {
 		r.hideGTIDs = r.hideGTIDs || !sv.gtid && !sv.mariaDB

@@ -82,33 +82,50 @@ func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
 	return event.Cursor{Position: pos}, nil
 }
 
+// Earliest returns the first place of the source's log, of which nothing is purged. It asks again as Start does.
+func (c *Connector) Earliest(ctx context.Context) (event.Position, error) {
+	return c.place(ctx, startAt{kind: startEarliest}, identity{}) // which nobody is told
+}
+
 // End returns where the source's log ends now. It asks again as Start does.
 func (c *Connector) End(ctx context.Context) (event.Position, error) {
 	return c.place(ctx, startAt{kind: startLatest}, identity{}) // which nobody is told
 }
 
 // place resolves a place, however long the source is away.
-func (c *Connector) place(ctx context.Context, at startAt, id identity) (event.Position, error) {
+func (c *Connector) place(ctx context.Context, at startAt, id identity) (pos event.Position, err error) {
+	err = c.repeat(ctx, func() error {
+		pos, err = c.resolve(ctx, at, id)
+		return err
+	})
+	if err != nil {
+		return event.Position{}, err
+	}
+	return pos, nil
+}
+
+// repeat asks the source for something until it is had, or the operator is needed. Status tells why it takes long.
+func (c *Connector) repeat(ctx context.Context, ask func() error) error {
 	wait := minBackOff
 	for {
-		pos, err := c.resolve(ctx, at, id)
+		err := ask()
 		if err == nil {
 			c.state.update(func(s *Status) { s.Err = nil })
-			return pos, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return event.Position{}, ctx.Err()
+			return ctx.Err()
 		}
 		err = c.judge(err)
 		c.state.update(func(s *Status) { s.Err = err })
 		var stop *StopError
 		if errors.As(err, &stop) {
-			return event.Position{}, err
+			return err
 		}
 		c.log.Warn("cannot reach the source; trying again", "error", err, "in", wait)
 		select {
 		case <-ctx.Done():
-			return event.Position{}, ctx.Err()
+			return ctx.Err()
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, maxBackOff)

@@ -432,6 +432,17 @@ func (s GTIDSet) lastOfDomains() []replicaSeq {
 	return out
 }
 
+// LastOfDomains returns, of MariaDB's flavour, the last transaction of each domain.
+func (s GTIDSet) LastOfDomains() GTIDSet { return GTIDSet{maria: s.lastOfDomains()} }
+
+// Diverges tells whether a MariaDB domain that both sets know ends with another transaction in each.
+func (s GTIDSet) Diverges(o GTIDSet) bool {
+	return slices.ContainsFunc(s.lastOfDomains(), func(r replicaSeq) bool {
+		last, ok := o.lastOf(r.domain)
+		return ok && last != r
+	})
+}
+
 // ConnectState returns the last transaction of each MariaDB domain, as
 // @slave_connect_state and gtid_slave_pos take it; "" when there is none.
 func (s GTIDSet) ConnectState() string {
