@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -34,159 +32,32 @@ func newCodec(t testing.TB, o Options) *Codec {
 	return c
 }
 
-// message is a parsed protobuf message: the values of each field, in order.
-type message map[protowire.Number][][]byte
-
-// parse reads a message of varints and strings. A varint is kept as its decimal digits.
-func parse(b []byte) (message, error) {
-	m := message{}
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return nil, protowire.ParseError(n)
-		}
-		b = b[n:]
-		var v []byte
-		switch kind {
-		case protowire.VarintType:
-			var x uint64
-			x, n = protowire.ConsumeVarint(b)
-			v = strconv.AppendInt(nil, int64(x), 10)
-		case protowire.BytesType:
-			v, n = protowire.ConsumeBytes(b)
-		default:
-			return nil, fmt.Errorf("field %d has wire type %d", number, kind)
-		}
-		if n < 0 {
-			return nil, fmt.Errorf("field %d: %w", number, protowire.ParseError(n))
-		}
-		m[number] = append(m[number], v)
-		b = b[n:]
+// entry takes a packet of codectest's rows apart, down to the header and the content of its only entry.
+func entry(value []byte) (header, store codectest.Fields, err error) {
+	if header, store, err = codectest.ReadCanalEntry(value); err != nil {
+		return nil, nil, err
 	}
-	return m, nil
-}
-
-func (m message) text(number protowire.Number) string {
-	if len(m[number]) == 0 {
-		return ""
-	}
-	return string(m[number][0])
-}
-
-// path parses the only value of each field in turn.
-func path(b []byte, numbers ...protowire.Number) (message, error) {
-	m, err := parse(b)
-	for _, n := range numbers {
-		if err != nil {
-			return nil, err
-		}
-		if len(m[n]) != 1 {
-			return nil, fmt.Errorf("%d values of field %d", len(m[n]), n)
-		}
-		m, err = parse(m[n][0])
-	}
-	return m, err
-}
-
-// entry takes a packet apart, down to the header and the content of its only entry.
-func entry(value []byte) (header, store message, err error) {
-	packet, err := parse(value)
+	messages, err := codectest.ParsePath(value, 5)
 	if err != nil {
 		return nil, nil, err
 	}
-	if packet.text(3) != "7" {
-		return nil, nil, fmt.Errorf("packet type %s", packet.text(3))
-	}
-	messages, err := path(value, 5)
-	if err != nil {
-		return nil, nil, err
-	}
-	if id := messages.text(1); id != "812" && id != "813" {
+	if id := messages.Text(1); id != "812" && id != "813" {
 		return nil, nil, fmt.Errorf("batch id %s", id)
 	}
-	if header, err = path(value, 5, 2, 1); err != nil {
-		return nil, nil, err
-	}
-	for number, want := range map[protowire.Number]string{1: "1", 2: "binlog.000007", 5: "UTF-8", 6: "1700000000000", 7: "2",
+	for number, want := range map[protowire.Number]string{2: "binlog.000007", 6: "1700000000000", 7: "2",
 		13: "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"} {
-		if got := header.text(number); got != want {
+		if got := header.Text(number); got != want {
 			return nil, nil, fmt.Errorf("header field %d is %q, want %q", number, got, want)
 		}
 	}
-	store, err = path(value, 5, 2, 3)
-	return header, store, err
+	return header, store, nil
 }
 
-// image reads the columns of one image.
-func image(columns [][]byte) (map[string]json.RawMessage, map[string]bool, error) {
-	out, updated := map[string]json.RawMessage{}, map[string]bool{}
-	for _, b := range columns {
-		c, err := parse(b)
-		if err != nil {
-			return nil, nil, err
-		}
-		name, value := c.text(3), c.text(8)
-		switch {
-		case c.text(10) == "" || c.text(2) == "" || c.text(1) == "":
-			return nil, nil, fmt.Errorf("column %q has no type or no index", name)
-		case !utf8.ValidString(value):
-			return nil, nil, fmt.Errorf("column %q is no text: %q", name, value)
-		case c.text(6) == "1" && value != "":
-			return nil, nil, fmt.Errorf("column %q is NULL and %q", name, value)
-		}
-		if c.text(6) == "1" {
-			out[name] = json.RawMessage("null")
-		} else if out[name], err = json.Marshal(value); err != nil {
-			return nil, nil, err
-		}
-		updated[name] = c.text(5) == "1"
+func read(value []byte) (codectest.Message, error) {
+	if _, _, err := entry(value); err != nil {
+		return codectest.Message{}, err
 	}
-	return out, updated, nil
-}
-
-func read(value []byte) (m codectest.Message, err error) {
-	header, store, err := entry(value)
-	if err != nil {
-		return m, err
-	}
-	m.Schema, m.Table = header.text(8), header.text(9)
-	m.Op = map[string]string{"1": "insert", "2": "update", "3": "delete"}[header.text(11)]
-	if store.text(2) != header.text(11) || store.text(10) != "0" || len(store[12]) != 1 {
-		return m, fmt.Errorf("event type %s, in the header %s, ddl %s, %d rows", store.text(2), header.text(11), store.text(10), len(store[12]))
-	}
-	row, err := parse(store[12][0])
-	if err != nil {
-		return m, err
-	}
-	before, changed, err := image(row[1])
-	if err != nil {
-		return m, err
-	}
-	if m.Op == "delete" {
-		m.Data = before
-		return m, nil
-	}
-	var updated map[string]bool
-	if m.Data, updated, err = image(row[2]); err != nil {
-		return m, err
-	}
-	for name := range changed {
-		if changed[name] {
-			return m, fmt.Errorf("column %s of the image before is updated", name)
-		}
-	}
-	m.Old = map[string]json.RawMessage{}
-	for name, v := range before {
-		if updated[name] {
-			m.Old[name] = v
-		}
-	}
-	for name := range m.Data {
-		if m.Op == "insert" && !updated[name] {
-			return m, fmt.Errorf("column %s of an insert is not updated", name)
-		}
-	}
-	return m, nil
+	return codectest.ReadCanalProtobuf(value)
 }
 
 func TestConformance(t *testing.T) {
@@ -221,18 +92,18 @@ func TestEntries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := path(out[1:], 3)
+		m, err := codectest.ParsePath(out[1:], 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := len(m[12]); got != int(e.Rows-skip) {
 			t.Errorf("%d rows without %d give %d", e.Rows, skip, got)
 		}
-		header, err := path(out[1:], 1)
+		header, err := codectest.ParsePath(out[1:], 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pair, err := parse(header[12][0]); err != nil || pair.text(1) != "rowsCount" || pair.text(2) != fmt.Sprint(e.Rows-skip) {
+		if pair, err := codectest.ParseFields(header[12][0]); err != nil || pair.Text(1) != "rowsCount" || pair.Text(2) != fmt.Sprint(e.Rows-skip) {
 			t.Errorf("property %v (%v)", pair, err)
 		}
 	}
@@ -248,18 +119,18 @@ func TestEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := path(begin, 3)
-	if err != nil || m.text(4) != "44" {
+	m, err := codectest.ParsePath(begin, 3)
+	if err != nil || m.Text(4) != "44" {
 		t.Errorf("the transaction begins with %v (%v), want thread 44", m, err)
 	}
 	end, err := c.AppendEntry(nil, &event.Event{Kind: event.End, Txn: codectest.Txn, XID: 977, File: "f", Start: 5 << 32, Next: 5<<32 + 31})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err = path(end, 3); err != nil || m.text(2) != "977" {
+	if m, err = codectest.ParsePath(end, 3); err != nil || m.Text(2) != "977" {
 		t.Errorf("the transaction ends with %v (%v), want XID 977", m, err)
 	}
-	if m, err = path(end, 1); err != nil || m.text(3) != fmt.Sprint(5<<32) || m.text(10) != "31" {
+	if m, err = codectest.ParsePath(end, 1); err != nil || m.Text(3) != fmt.Sprint(5<<32) || m.Text(10) != "31" {
 		t.Errorf("the end's header is %v (%v)", m, err)
 	}
 }
