@@ -9,11 +9,12 @@ import (
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
 // Encoder writes events as serialised entries.
 type Encoder interface {
-	canalfilter.Statements
+	canalview.Statements
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
 }
 
@@ -69,7 +70,7 @@ func (c *Embedded) Subscribe(ctx context.Context, filter string) error {
 	if err != nil {
 		return fmt.Errorf("%w: filter: %w", ErrRefused, err)
 	}
-	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalfilter.Subscription{Tables: f, Statements: c.e}), server.WithWholeTransaction()); err != nil {
+	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalview.Subscription{Tables: f, Statements: c.e}), server.WithWholeTransaction()); err != nil {
 		return err
 	}
 	c.filter = &filter
@@ -101,7 +102,7 @@ func (c *Embedded) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Mes
 	if err != nil {
 		return nil, err
 	}
-	events := canalfilter.WithoutEmpty(b.Events)
+	events := canalview.WithoutEmpty(b.Events)
 	m := &Message{ID: b.ID, Entries: make([][]byte, 0, len(events))}
 	for _, e := range events {
 		entry, err := c.e.AppendEntry(nil, e)

@@ -12,10 +12,10 @@ import (
 	"github.com/binlogmq/binlogmq/admin"
 	"github.com/binlogmq/binlogmq/codec/canaljson"
 	"github.com/binlogmq/binlogmq/codec/canalpb"
-	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/server/canaltcp"
+	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
 // newCanalEncoder makes what writes Canal's entries, and messages of the codec canal-protobuf.
@@ -47,7 +47,7 @@ func (p *program) serveCanal(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return fail(err)
 	}
-	unfiltered := map[string]canalfilter.Tables{}
+	unfiltered := map[string]canalview.Tables{}
 	for i := range p.cfg.Destinations {
 		d := &p.cfg.Destinations[i]
 		if list := p.cfg.ClientTables(d); list != nil {
@@ -63,7 +63,7 @@ func (p *program) serveCanal(ctx context.Context) (<-chan error, error) {
 	if p.canal, err = canaltcp.New(canaltcp.Options{
 		Upstream: p.server, Encoder: encoder, Logger: p.log, TLS: tls, User: k.User, Password: k.Password.Reveal(), AllowClearText: k.AllowClearText,
 		MaxConnections: k.MaxConnections, Memory: int64(k.Memory), IdleTimeout: k.IdleTimeout.Value(), MemoryUnit: unit,
-		Unfiltered: func(destination string) canalfilter.Tables { return unfiltered[destination] },
+		Unfiltered: func(destination string) canalview.Tables { return unfiltered[destination] },
 	}); err != nil {
 		return nil, err
 	}

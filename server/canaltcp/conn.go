@@ -15,6 +15,7 @@ import (
 	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
 // errReadEnded is why a connection's context ends when its client has gone.
@@ -219,13 +220,13 @@ func (c *conn) subscribe(ctx context.Context, id server.Identity, filter string)
 	if err != nil {
 		return fmt.Errorf("filter of client %s: %w", id, err)
 	}
-	var tables canalfilter.Tables = f
+	var tables canalview.Tables = f
 	if filter == "" && c.s.o.Unfiltered != nil {
 		if t := c.s.o.Unfiltered(id.Destination); t != nil {
 			tables = t
 		}
 	}
-	return c.use(ctx, id, filter, canalfilter.Subscription{Tables: tables, Statements: c.s.o.Encoder})
+	return c.use(ctx, id, filter, canalview.Subscription{Tables: tables, Statements: c.s.o.Encoder})
 }
 
 // use subscribes, and notes that this connection does.
@@ -294,7 +295,7 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	case err != nil:
 		return err
 	}
-	events := canalfilter.WithoutEmpty(b.Events)
+	events := canalview.WithoutEmpty(b.Events)
 	weight := int64(0)
 	for _, e := range events {
 		weight += int64(e.Size)

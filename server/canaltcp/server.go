@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/binlogmq/binlogmq/event"
-	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
 // Upstream is what is served: the subscribers' calls of [server.Server].
@@ -37,7 +37,7 @@ type Upstream interface {
 
 // Encoder writes events as Canal's entries. It must be safe for concurrent use.
 type Encoder interface {
-	canalfilter.Statements
+	canalview.Statements
 
 	// AppendEntry appends the serialised Entry message of the event.
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
@@ -73,7 +73,7 @@ type Options struct {
 	AllowClearText bool
 
 	// Unfiltered, if not nil, gives what a client of a destination sees that names no filter; nil for all that is captured.
-	Unfiltered func(destination string) canalfilter.Tables
+	Unfiltered func(destination string) canalview.Tables
 
 	MaxConnections int           // further ones are closed at once
 	Memory         int64         // bytes that the packets being written to all clients may take

@@ -20,9 +20,9 @@ import (
 	"github.com/binlogmq/binlogmq/codec/canalpb"
 	"github.com/binlogmq/binlogmq/codec/codectest"
 	"github.com/binlogmq/binlogmq/event"
-	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -244,7 +244,7 @@ func (n named) Match(_, table string) bool { return table == string(n) }
 // TestFilters: a client sees the statements about its tables; one without a filter sees what the server says; of what
 // it does not see nothing is left but a last empty transaction.
 func TestFilters(t *testing.T) {
-	r := newRig(t, Options{Unfiltered: func(destination string) canalfilter.Tables {
+	r := newRig(t, Options{Unfiltered: func(destination string) canalview.Tables {
 		if destination != "shop" {
 			t.Errorf("asked for destination %q", destination)
 		}

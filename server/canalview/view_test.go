@@ -1,7 +1,9 @@
-package canalfilter
+package canalview
 
 import (
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/binlogmq/binlogmq/event"
 )
@@ -28,3 +30,5 @@ func TestWithoutEmpty(t *testing.T) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,6 +1,16 @@
-package canalfilter
+// Package canalview says what a client with Canal's contract sees of what a destination's ring holds, over TCP or in the same process. It
+// starts no goroutine and must never change an event.
+package canalview
 
-import "github.com/binlogmq/binlogmq/event"
+import (
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/server"
+)
+
+var _ interface {
+	server.Matcher
+	server.StatementMatcher
+} = Subscription{}
 
 // Statements tells which tables statements are about.
 type Statements interface {
@@ -9,12 +19,10 @@ type Statements interface {
 }
 
 // Tables decides which tables somebody sees.
-type Tables interface {
-	Match(schema, table string) bool
-}
+type Tables = server.Matcher
 
-// Subscription is what a client sees: the rows of certain tables, and the statements about them. It implements the
-// server's Matcher and StatementMatcher.
+// Subscription is what a client sees: the rows of certain tables, and the statements about them. It implements
+// [server.Matcher] and [server.StatementMatcher].
 type Subscription struct {
 	Tables
 	Statements Statements
