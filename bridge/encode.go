@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -313,7 +314,7 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	}
 	if bytes.Equal(oldKey, newKey) {
 		x.s.buf = append(x.s.buf[:start], newKey...)
-		_, err := x.message(r, p, x.s.buf[start:len(x.s.buf):len(x.s.buf)], 0)
+		_, err := x.message(r, p, x.s.buf[start:len(x.s.buf):len(x.s.buf)], 0, sink.Header{})
 		return err
 	}
 	for i := range x.new.After {
@@ -323,16 +324,17 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 		}
 	}
 	// I4: the old key's last message and the new key's first, in this order.
-	sub, err := x.message(&x.old, p, oldKey, 0)
+	link := sink.Header{Name: x.b.c.newKeyHeader, Value: newKey}
+	sub, err := x.message(&x.old, p, oldKey, 0, link)
 	if err != nil {
 		return err
 	}
 	if x.b.o.Tombstones {
-		if sub, err = x.tombstone(&x.old, p, oldKey, sub); err != nil {
+		if sub, err = x.tombstone(&x.old, p, oldKey, sub, link); err != nil {
 			return err
 		}
 	}
-	_, err = x.message(&x.new, p, newKey, sub)
+	_, err = x.message(&x.new, p, newKey, sub, sink.Header{Name: x.b.c.oldKeyHeader, Value: oldKey})
 	return err
 }
 
@@ -370,9 +372,9 @@ func (x *encoder) messages(r *event.Row, p *plan) error {
 	if err != nil {
 		return err
 	}
-	sub, err := x.message(r, p, key, 0)
+	sub, err := x.message(r, p, key, 0, sink.Header{})
 	if err == nil && x.b.o.Tombstones && r.Op == event.Delete && len(p.key) > 0 {
-		_, err = x.tombstone(r, p, key, sub)
+		_, err = x.tombstone(r, p, key, sub, sink.Header{})
 	}
 	return err
 }
@@ -397,20 +399,21 @@ func (x *encoder) key(r *event.Row, p *plan) ([]byte, error) {
 	return buf[start:len(buf):len(buf)], nil
 }
 
-// message writes the message of a row, which may be several if it is large, and returns the next sub-index.
-func (x *encoder) message(r *event.Row, p *plan, key []byte, sub uint16) (next uint16, err error) {
+// message writes the message of a row, which may be several if it is large, and returns the next sub-index. A link
+// without name is none.
+func (x *encoder) message(r *event.Row, p *plan, key []byte, sub uint16, link sink.Header) (next uint16, err error) {
 	start := len(x.s.buf)
 	buf, err := x.b.o.Codec.AppendRow(x.s.buf, r)
 	if err != nil {
 		return 0, stopAt(r.Event, fmt.Errorf("message value: %w", err), "see the error; choose another codec or exclude the table from the sink")
 	}
 	x.s.buf = buf
-	return x.send(&outgoing{e: r.Event, r: r, p: p, to: &p.to, op: operation(r), key: key, from: start, until: len(buf), sub: sub})
+	return x.send(&outgoing{e: r.Event, r: r, p: p, to: &p.to, op: operation(r), key: key, link: link, from: start, until: len(buf), sub: sub})
 }
 
 // tombstone writes a message with a key and no value, and returns the next sub-index.
-func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16) (next uint16, err error) {
-	o := outgoing{e: r.Event, r: r, p: p, to: &p.to, op: operation(r), key: key, sub: sub}
+func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16, link sink.Header) (next uint16, err error) {
+	o := outgoing{e: r.Event, r: r, p: p, to: &p.to, op: operation(r), key: key, link: link, sub: sub}
 	if sub > maxSub {
 		return 0, x.tooLarge(&o, len(key), fmt.Sprintf(": a change has at most %d messages", maxSub+1), "exclude the table")
 	}
@@ -443,7 +446,12 @@ func (x *encoder) ddl(e *event.Event) error {
 		return stopAt(e, fmt.Errorf("message value of a DDL statement: %w", err), "see the error; choose another codec or remove ddl_topic")
 	}
 	x.s.buf = buf
-	_, err = x.send(&outgoing{e: e, to: x.b.ddlTo.Load(), op: opDDL, from: start, until: len(buf)})
+	o := outgoing{e: e, to: x.b.ddlTo.Load(), op: opDDL, from: start, until: len(buf)}
+	if k, ok := x.b.o.Codec.(codec.DDLKeyer); ok {
+		x.s.buf = k.AppendDDLKey(buf, e)
+		o.key = x.s.buf[o.until:len(x.s.buf):len(x.s.buf)]
+	}
+	_, err = x.send(&o)
 	return err
 }
 

@@ -210,6 +210,50 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// linkingCodec is a codec.KeyLinker and a codec.DDLKeyer.
+type linkingCodec struct{ textCodec }
+
+func (*linkingCodec) KeyHeaders() (onDelete, onInsert string) { return "new", "old" }
+
+func (*linkingCodec) AppendDDLKey(dst []byte, e *event.Event) []byte {
+	return append(append(dst, "key of "...), e.Schema...)
+}
+
+// TestKeyLinksI4: the messages of a change of the key name each other's key, its tombstone too, and a DDL message has the key
+// that its codec gives it; whatever the headers chosen are, and in each part of a large message.
+func TestKeyLinksI4(t *testing.T) {
+	h := &history{offset: 4}
+	h.begin()
+	h.rows(testTable(t, "a", true), change{nil, &testRow{1, strings.Repeat("x", 250), 0}})
+	h.rows(testTable(t, "a", true), change{&testRow{1, strings.Repeat("x", 250), 0}, &testRow{2, "x", 0}})
+	h.ddl("create table x", "ddl")
+	h.end()
+	for _, c := range []struct {
+		change func(*Options)
+		want   []string
+	}{
+		{func(*Options) {}, []string{"a/1 map[]", "a/1 map[new:a/2]", "a/1 map[new:a/2]", "a/2 map[old:a/1]", "key of shop map[]"}},
+		{func(o *Options) { o.Oversize, o.MaxMessageBytes = SplitOversize, 330 }, []string{
+			"a/1 map[part:1/2]", "a/1 map[part:2/2]",
+			"a/1 map[new:a/2 part:1/2]", "a/1 map[new:a/2 part:2/2]", "a/1 map[new:a/2]", "a/2 map[old:a/1]", "key of shop map[]"}},
+	} {
+		got, err := encodeAll(t, testBridge(t, func(o *Options) {
+			o.Codec, o.Tombstones, o.Headers = &linkingCodec{}, true, []string{}
+			c.change(o)
+		}), h.events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, r := range got {
+			texts = append(texts, fmt.Sprintf("%s %v", r.key, r.headers))
+		}
+		if !slices.Equal(texts, c.want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(texts, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
 // partial makes an update whose images hold only the given columns of id, v, n.
 func partial(t *testing.T, tab *event.Table, h *history, before, after byte, c change) *event.Event {
 	e := h.rows(tab, c)

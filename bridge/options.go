@@ -146,6 +146,7 @@ type Options struct {
 	// decimal: seq (with "sub" beside it on the second and later messages of one change), gtid (absent when the
 	// server has none), row (index in the transaction; not on DDL), destination, schema, table (not on DDL), op
 	// (insert, update, delete, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
+	// A codec.KeyLinker has headers of its own beside them.
 	Headers []string
 
 	// Owner returns nil while this process provably owns the destination (meta.Lease.Err), else an error that is
@@ -242,6 +243,9 @@ func (o *Options) complete() (*compiled, error) {
 		faults = append(faults, err)
 	}
 	c.commitTime = slices.Contains(c.headers, headerCommitTime)
+	if l, ok := o.Codec.(codec.KeyLinker); ok {
+		c.newKeyHeader, c.oldKeyHeader = l.KeyHeaders()
+	}
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("bridge: %w", errors.Join(faults...))
 	}
@@ -271,6 +275,8 @@ type compiled struct {
 	headers  []header
 
 	commitTime bool // one of headers is headerCommitTime
+
+	newKeyHeader, oldKeyHeader string // those of a codec.KeyLinker; else empty
 }
 
 type keyRule struct {

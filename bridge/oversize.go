@@ -143,7 +143,8 @@ type outgoing struct {
 	to    *target
 	op    []byte
 	key   []byte
-	from  int // the value is buf[from:to]
+	link  sink.Header // of a half of a split update: the other half's key; without name there is none
+	from  int         // the value is buf[from:to]
 	until int
 	sub   uint16
 }
@@ -172,6 +173,9 @@ func (x *encoder) put(o *outgoing, to *target, value []byte, sub uint16, extra s
 	s := x.s
 	start := len(s.hdrs)
 	x.headers(o.e, o.p, o.op, seq, row, sub)
+	if o.link.Name != "" {
+		s.hdrs = append(s.hdrs, o.link)
+	}
 	if extra.Name != "" {
 		s.hdrs = append(s.hdrs, extra)
 	}

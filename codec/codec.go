@@ -19,3 +19,21 @@ type Codec interface {
 	// AppendDDL appends the message value of a DDL event.
 	AppendDDL(dst []byte, e *event.Event) ([]byte, error)
 }
+
+// KeyLinker is a codec of a format in which the two messages of an update that changes the key, the delete under
+// the old key and the insert under the new one, bear each other's key in headers.
+type KeyLinker interface {
+	Codec
+
+	// KeyHeaders returns the name of the header that the delete bears, with the new key, and of the one that the
+	// insert bears, with the old key.
+	KeyHeaders() (onDelete, onInsert string)
+}
+
+// DDLKeyer is a codec of a format in which DDL messages have a key.
+type DDLKeyer interface {
+	Codec
+
+	// AppendDDLKey appends the message key of a DDL event.
+	AppendDDLKey(dst []byte, e *event.Event) []byte
+}

@@ -2,6 +2,7 @@ package codectest
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,9 @@ func PeerRows(t testing.TB) []PeerRow {
 		return event.Column{Name: name, Type: typ, Meta: meta, Charset: charset}
 	}
 	table := func(name string, key []int, columns ...event.Column) *event.Table {
+		for i := range columns {
+			columns[i].Nullable = !slices.Contains(key, i)
+		}
 		return Compile(t, &event.Table{Schema: "edge", Name: name, Key: key, Columns: columns})
 	}
 	id := num("id", TypeLong, 0, false)

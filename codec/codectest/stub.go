@@ -71,7 +71,7 @@ func (f Format) stubs(t *testing.T) {
 		}
 		r := Row(t, tab, before, after)
 		full := f.encode(t, c, r)
-		room := 200 + rng.IntN(len(full)+100)
+		room := f.Overhead + 200 + rng.IntN(max(len(full)-f.Overhead, 0)+100)
 		stub, err := c.AppendStub([]byte("prefix"), r, nil, room)
 		if err != nil {
 			if !errors.Is(err, codec.ErrNoStub) || stub != nil {
@@ -140,7 +140,7 @@ func (f Format) stubs(t *testing.T) {
 		}
 	}
 	ddl := DDL("shop", "ALTER TABLE item ADD c INT /* "+strings.Repeat("x", 2000)+" */")
-	out, err := c.AppendDDLStub(nil, ddl, 1000)
+	out, err := c.AppendDDLStub(nil, ddl, f.Overhead+1000)
 	if err != nil || !bytes.Contains(out, []byte(`binlogmq_stub`)) || bytes.Contains(out, []byte("xxxx")) {
 		t.Errorf("%s, %v", out, err)
 	}

@@ -1,0 +1,353 @@
+package debezium
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/plans"
+	"github.com/binlogmq/binlogmq/codec/internal/statement"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/jsontext"
+)
+
+// Version is what messages give as source.version: the version of Debezium whose messages they resemble. It is
+// not binlogmq's own, which would change the bytes of a replay (I5).
+const Version = "3.6.1.Final"
+
+// Options are Debezium's settings of the same names; "" is Debezium's default.
+type Options struct {
+	Name           string // topic.prefix: the source's name in messages and in the names of schemas
+	Schemas        bool   // schemas.enable: keys and values bear their schema
+	Decimal        string // decimal.handling.mode: "precise" (default), "string" or "double"
+	Time           string // time.precision.mode: "adaptive_time_microseconds" (default), "microseconds" or "connect"
+	BigintUnsigned string // bigint.unsigned.handling.mode: "long" (default) or "precise"
+	Binary         string // binary.handling.mode: "bytes" (default), "base64", "base64-url-safe" or "hex"
+	Failure        string // event.converting.failure.handling.mode: "warn" (default; such values become null) or "fail"
+}
+
+// The values of the options that are not free text, the defaults first.
+var (
+	DecimalModes        = []string{"precise", "string", "double"}
+	TimeModes           = []string{"adaptive_time_microseconds", "microseconds", "connect"}
+	BigintUnsignedModes = []string{"long", "precise"}
+	BinaryModes         = []string{"bytes", "base64", "base64-url-safe", "hex"}
+	FailureModes        = []string{"warn", "fail"}
+)
+
+const (
+	decimalString = 1 // indexes of DecimalModes
+	decimalDouble = 2
+)
+
+// Codec writes Debezium's messages. It implements [codec.Codec].
+type Codec struct {
+	schemas         bool
+	decimals        int
+	adaptive        bool // time: milliseconds where they suffice
+	connectTime     bool
+	preciseUnsigned bool
+	binaryText      bool // byte strings are strings to Connect
+	appendBinary    func(dst, content []byte) []byte
+	fail            bool
+	name            string
+	head            []byte // of source: `,"name":"…","ts_ms":`
+	plans           *plans.Cache[plan]
+}
+
+var (
+	_ codec.KeyLinker = (*Codec)(nil)
+	_ codec.DDLKeyer  = (*Codec)(nil)
+)
+
+// New returns a codec, or an error that names the option whose value it does not know.
+func New(o Options) (*Codec, error) {
+	var err error
+	mode := func(name, value string, known []string) int {
+		for i, k := range known {
+			if value == k || value == "" {
+				return i
+			}
+		}
+		err = fmt.Errorf("debezium: %s: %q is none of %q", name, value, known)
+		return 0
+	}
+	c := &Codec{schemas: o.Schemas, name: o.Name, decimals: mode("decimal.handling.mode", o.Decimal, DecimalModes)}
+	switch mode("time.precision.mode", o.Time, TimeModes) {
+	case 0:
+		c.adaptive = true
+	case 2:
+		c.connectTime = true
+	}
+	c.preciseUnsigned = mode("bigint.unsigned.handling.mode", o.BigintUnsigned, BigintUnsignedModes) == 1
+	binary := mode("binary.handling.mode", o.Binary, BinaryModes)
+	c.binaryText = binary > 0
+	c.appendBinary = [...]func(dst, content []byte) []byte{jsontext.AppendBase64, jsontext.AppendBase64, appendBase64URL, appendHex}[binary]
+	c.fail = mode("event.converting.failure.handling.mode", o.Failure, FailureModes) == 1
+	if o.Name == "" && err == nil {
+		err = fmt.Errorf("debezium: topic.prefix: a name is needed")
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.head = append(quoted([]byte(`","name":`), o.Name), `,"ts_ms":`...)
+	c.plans = plans.New(c.newPlan)
+	return c, nil
+}
+
+func appendBase64URL(dst, content []byte) []byte {
+	dst = jsontext.Reserve(dst, base64.URLEncoding.EncodedLen(len(content))+2)
+	return append(base64.URLEncoding.AppendEncode(append(dst, '"'), content), '"')
+}
+
+func appendHex(dst, content []byte) []byte {
+	dst = jsontext.Reserve(dst, hex.EncodedLen(len(content))+2)
+	return append(hex.AppendEncode(append(dst, '"'), content), '"')
+}
+
+var ops = [...]byte{event.Insert: 'c', event.Update: 'u', event.Delete: 'd'}
+
+// AppendRow implements [codec.Codec]. An after image without all columns is completed from the before image where
+// that holds them. For what no image holds stands Debezium's placeholder, where the column's type has room
+// for it; other columns are left out, or with schemas, where a missing field reads as NULL, an error.
+func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) { return c.appendRow(dst, r, nil) }
+
+// appendRow notes in spans where the values stand.
+func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte, error) {
+	if r.Op < event.Insert || r.Op > event.Delete {
+		return nil, fmt.Errorf("debezium: table %s.%s: unknown operation %d", r.Table.Schema, r.Table.Name, r.Op)
+	}
+	p, e := c.plans.Get(r.Table), r.Event
+	n := len(p.columns)
+	if hasBefore, hasAfter := r.Op != event.Insert, r.Op != event.Delete; hasBefore && len(r.Before) != n || hasAfter && len(r.After) != n {
+		return nil, fmt.Errorf("debezium: table %s.%s: row with %d and %d values, table with %d columns",
+			r.Table.Schema, r.Table.Name, len(r.Before), len(r.After), n)
+	}
+	connector := connectorOf(e)
+	if c.schemas {
+		dst = append(dst, p.schema...)
+		dst = append(dst, connector...)
+	}
+	dst = append(dst, p.rest...)
+	var err error
+	if r.Op == event.Insert {
+		dst = append(dst, "null"...)
+	} else if dst, err = c.appendImage(dst, p, r.Before, nil, spans); err != nil {
+		return nil, wrap(r, err)
+	}
+	dst = append(dst, `,"after":`...)
+	if r.Op == event.Delete {
+		dst = append(dst, "null"...)
+	} else if dst, err = c.appendImage(dst, p, r.After, r.Before, spans); err != nil {
+		return nil, wrap(r, err)
+	}
+	dst = append(dst, `,"source":`...)
+	dst = c.appendSource(dst, e, connector, p.db, p.table, r.Ordinal-e.Ordinal)
+	dst = append(dst, `,"transaction":null,"op":"`...)
+	dst = append(dst, ops[r.Op])
+	micros := commitTime(e)
+	dst = strconv.AppendInt(append(dst, `","ts_ms":`...), micros/1000, 10)
+	dst = strconv.AppendInt(append(dst, `,"ts_us":`...), micros, 10)
+	dst = strconv.AppendInt(append(dst, `,"ts_ns":`...), micros*1000, 10)
+	if c.schemas {
+		dst = append(dst, '}')
+	}
+	return append(dst, '}'), nil
+}
+
+// appendImage appends the columns of an image, completed from fallback where that is given.
+func (c *Codec) appendImage(dst []byte, p *plan, values, fallback []event.Value, spans *codec.Spans) ([]byte, error) {
+	dst = append(dst, '{')
+	skip := 1 // the comma before the first name
+	for i := range values {
+		v, col := &values[i], &p.columns[i]
+		if v.IsAbsent() && len(fallback) > 0 {
+			v = &fallback[i]
+		}
+		if v.IsAbsent() {
+			if col.absent == nil {
+				if !c.schemas {
+					continue
+				}
+				// I3: with a schema, readers take a missing field for NULL.
+				return nil, fmt.Errorf("column %q is not in the row image: set binlog_row_image=FULL on the server, or schemas.enable: false for this sink", v.Column().Name)
+			}
+			dst = append(append(dst, col.name[skip:]...), col.absent...)
+			skip = 0
+			continue
+		}
+		dst = append(dst, col.name[skip:]...)
+		skip = 0
+		at := len(dst)
+		var err error
+		if dst, err = c.appendValue(dst, v, col); err != nil {
+			return nil, err
+		}
+		if spans != nil {
+			spans.Add(i, v, at, len(dst))
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+var mysql, mariadb = []byte("mysql"), []byte("mariadb")
+
+// connectorOf names the connector of Debezium that reads such a server. Only MySQL's servers have a UUID.
+func connectorOf(e *event.Event) []byte {
+	const uuid = len("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+	if t := e.Txn; t != nil && (t.GTID.IsMariaDB() || t.GTID.IsZero() && t.ServerUUID != "" && len(t.ServerUUID) != uuid) {
+		return mariadb
+	}
+	return mysql
+}
+
+// commitTime is when the transaction was committed, in microseconds.
+func commitTime(e *event.Event) int64 {
+	if e.Txn == nil {
+		return e.Time
+	}
+	return e.Txn.Time
+}
+
+// appendSource appends the object source. db and table are the fragments before ts_us and server_id.
+func (c *Codec) appendSource(dst []byte, e *event.Event, connector, db, table []byte, row int64) []byte {
+	dst = append(dst, `{"version":"`+Version+`","connector":"`...)
+	dst = append(dst, connector...)
+	dst = append(dst, c.head...)
+	micros := commitTime(e)
+	dst = strconv.AppendInt(dst, micros/1000, 10)
+	dst = strconv.AppendInt(append(dst, db...), micros, 10)
+	dst = strconv.AppendInt(append(dst, `,"ts_ns":`...), micros*1000, 10)
+	dst = append(dst, table...)
+	dst = strconv.AppendUint(dst, uint64(e.ServerID), 10)
+	if e.Txn == nil || e.Txn.GTID.IsZero() {
+		dst = append(dst, `,"gtid":null,"file":`...)
+	} else {
+		dst = append(dst, `,"gtid":"`...)
+		dst = e.Txn.GTID.Append(dst)
+		dst = append(dst, `","file":`...)
+	}
+	dst = append(dst, '"')
+	dst = jsontext.AppendEscaped(dst, []byte(e.File))
+	dst = append(dst, `","pos":`...)
+	dst = strconv.AppendUint(dst, e.Start, 10)
+	dst = append(dst, `,"row":`...)
+	dst = strconv.AppendInt(dst, row, 10)
+	if e.Txn == nil || e.Txn.ThreadID == 0 {
+		return append(dst, `,"thread":null,"query":null}`...)
+	}
+	dst = append(dst, `,"thread":`...)
+	dst = strconv.AppendUint(dst, uint64(e.Txn.ThreadID), 10)
+	return append(dst, `,"query":null}`...)
+}
+
+// AppendKey implements [codec.Codec]. The key is Debezium's: an object of the columns given, with its schema if
+// keys bear one. Without key columns there is none. A key column that no image of the row holds is an error.
+func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
+	if len(key) == 0 {
+		return dst, nil
+	}
+	p := c.plans.Get(r.Table)
+	if c.schemas {
+		dst = append(dst, `{"schema":`+structOf...)
+		skip := 1
+		for _, k := range key {
+			if k >= 0 && k < len(p.columns) {
+				dst = append(dst, p.columns[k].field[skip:]...)
+				skip = 0
+			}
+		}
+		dst = append(dst, p.keyTail...)
+	}
+	dst = append(dst, '{')
+	skip := 1
+	for _, k := range key {
+		v, err := codec.KeyValue(r, k)
+		if err != nil {
+			return nil, wrap(r, err)
+		}
+		dst = append(dst, p.columns[k].name[skip:]...)
+		skip = 0
+		if dst, err = c.appendValue(dst, v, &p.columns[k]); err != nil {
+			return nil, wrap(r, err)
+		}
+	}
+	if c.schemas {
+		dst = append(dst, '}')
+	}
+	return append(dst, '}'), nil
+}
+
+// KeyHeaders implements [codec.KeyLinker].
+func (c *Codec) KeyHeaders() (onDelete, onInsert string) {
+	return "__debezium.newkey", "__debezium.oldkey"
+}
+
+// AppendDDL implements [codec.Codec]: Debezium's schema change message. tableChanges holds tables that are dropped;
+// what other statements make of a table would take a parser that understands all of them.
+func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
+	h := statement.Parse(e.Raw)
+	return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+}
+
+// AppendDDLKey implements [codec.DDLKeyer]: the key is the database.
+func (c *Codec) AppendDDLKey(dst []byte, e *event.Event) []byte {
+	if c.schemas {
+		dst = append(append(append(dst, ddlKeyHead...), connectorOf(e)...), ddlKeyTail...)
+	}
+	dst = quoted(append(dst, `{"databaseName":`...), database(e, statement.Parse(e.Raw)))
+	if c.schemas {
+		dst = append(dst, '}')
+	}
+	return append(dst, '}')
+}
+
+// database is the database that a statement is about.
+func database(e *event.Event, h statement.Head) string {
+	if h.Schema == "" {
+		return e.Schema
+	}
+	return h.Schema
+}
+
+func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
+	connector, schema := connectorOf(e), database(e, h)
+	table := h.Name
+	if h.NewName != "" {
+		table = h.NewName
+	}
+	if c.schemas {
+		dst = append(append(dst, ddlHead...), connector...)
+		dst = append(append(dst, ddlTail...), connector...)
+		dst = append(dst, ddlEnd...)
+	}
+	dst = append(dst, `{"source":`...)
+	db := append(quoted([]byte(`,"snapshot":"false","db":`), schema), `,"sequence":null,"ts_us":`...)
+	name := []byte(`,"table":null,"server_id":`)
+	if table != "" {
+		name = append(quoted([]byte(`,"table":`), table), `,"server_id":`...)
+	}
+	dst = c.appendSource(dst, e, connector, db, name, 0)
+	dst = append(dst, `,"ts_ms":`...)
+	dst = strconv.AppendInt(dst, commitTime(e)/1000, 10)
+	dst = quoted(append(dst, `,"databaseName":`...), schema)
+	dst = jsontext.AppendString(append(dst, `,"schemaName":null,"ddl":`...), sql)
+	dst = append(dst, `,"tableChanges":[`...)
+	if h.Verb == statement.Drop && h.Object == statement.Table && h.Name != "" {
+		dst = quoted(append(dst, `{"type":"DROP","id":`...), identifier(schema)+"."+identifier(h.Name))
+		dst = append(dst, `,"table":null}`...)
+	}
+	dst = append(dst, "]}"...)
+	if c.schemas {
+		dst = append(dst, '}')
+	}
+	return dst
+}
+
+// wrap says where the value stood that could not be written (I3).
+func wrap(r *event.Row, err error) error {
+	return fmt.Errorf("debezium: table %s.%s: row change %d (%s) at %s:%d: %w",
+		r.Table.Schema, r.Table.Name, r.Ordinal, r.Op, r.Event.File, r.Event.Start, err)
+}

@@ -1,0 +1,55 @@
+package debezium
+
+import (
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/internal/statement"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/jsontext"
+)
+
+var _ codec.Stubber = (*Codec)(nil)
+
+// AppendStub implements [codec.Stubber]: the digest stands as the column's text, as its bytes in the form that byte
+// strings have, or as a geometry's wkb.
+func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byte, error) {
+	at, spans := len(dst), codec.NewSpans(r.Table, key)
+	dst, err := c.appendRow(dst, r, spans)
+	if err != nil {
+		return nil, err
+	}
+	p := c.plans.Get(r.Table)
+	dst, err = spans.Cut(dst, at, room, func(s *codec.Span) ([]byte, error) {
+		encoding := p.columns[s.Column].encoding
+		content := s.Value.Raw()
+		switch encoding {
+		case utf8, geometry:
+		case text, blob:
+			var err error
+			if content, err = s.Value.AppendText(nil); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, nil // numbers, dates and points are never large
+		}
+		digest := codec.Digest(content)
+		switch encoding {
+		case blob:
+			return c.appendBinary(nil, digest), nil
+		case geometry:
+			return append(jsontext.AppendBase64([]byte(`{"wkb":`), digest), `,"srid":null}`...), nil
+		}
+		return jsontext.AppendString(nil, digest), nil
+	})
+	if err != nil {
+		return nil, wrap(r, err)
+	}
+	return dst, nil
+}
+
+// AppendDDLStub implements [codec.Stubber].
+func (c *Codec) AppendDDLStub(dst []byte, e *event.Event, room int) ([]byte, error) {
+	h := statement.Parse(e.Raw)
+	at := len(dst)
+	dst = c.appendDDL(dst, e, h, codec.DigestComment(statement.Redacted(e.Raw, h)))
+	return codec.Fits(dst, at, room)
+}
