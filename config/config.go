@@ -73,12 +73,13 @@ type Sink struct {
 	Key           string        `yaml:"key"`
 	KeyColumns    []KeyColumns  `yaml:"key_columns"`
 	KeyChange     string        `yaml:"key_change"`
-	Tombstones    bool          `yaml:"tombstones"`
+	Tombstones    *bool         `yaml:"tombstones"`
 	Oversize      string        `yaml:"oversize"`
 	MaxMessage    Bytes         `yaml:"max_message_bytes"`
 	DeadLetter    string        `yaml:"dead_letter_topic"`
 	Headers       *[]string     `yaml:"headers"`
 	Tables        []string      `yaml:"tables"`
+	Debezium      Debezium      `yaml:"debezium"`
 	Workers       int           `yaml:"workers"`
 	Window        Bytes         `yaml:"window"`
 }
@@ -190,6 +191,17 @@ type MetaFile struct {
 	Directory string `yaml:"directory"`
 }
 
+// Debezium holds the options of the codec debezium, under the original's names.
+type Debezium struct {
+	Prefix         string `yaml:"topic.prefix"`
+	Schemas        *bool  `yaml:"schemas.enable"`
+	Decimal        string `yaml:"decimal.handling.mode"`
+	Time           string `yaml:"time.precision.mode"`
+	BigintUnsigned string `yaml:"bigint.unsigned.handling.mode"`
+	Binary         string `yaml:"binary.handling.mode"`
+	Failure        string `yaml:"event.converting.failure.handling.mode"`
+}
+
 // MetaZooKeeper keeps cursors in ZooKeeper, where nodes share the destinations.
 type MetaZooKeeper struct {
 	Servers        Strings        `yaml:"servers"`
@@ -296,12 +308,13 @@ func (s *Sink) setDefaults() {
 	def(&s.CanalJSON.Binary, "latin1")
 	def(&s.CanalJSON.Enum, "ordinal")
 	def(&s.CanalProtobuf.Enum, "ordinal")
+			def(&d.Sinks[j].Debezium.Prefix, d.Name)
 	def(&s.Maxwell.KeyFormat, "hash")
 	def(&s.Maxwell.Nulls, ptr(true))
 	def(&s.Maxwell.CommitInfo, ptr(true))
 	def(&s.Maxwell.Xoffset, ptr(true))
 	if k := s.Kafka; k != nil {
-		def(&s.Topic, "{schema}.{table}")
+		def(&s.Topic, topic)
 		def(&k.Delivery, "sequenced")
 		def(&k.Compression, "none")
 		def(&k.Topics.Create, ptr(true))
@@ -313,7 +326,7 @@ func (s *Sink) setDefaults() {
 		}
 	}
 	if p := s.Pulsar; p != nil {
-		def(&s.Topic, "persistent://public/default/{schema}.{table}")
+		def(&s.Topic, "persistent://public/default/"+topic)
 		def(&p.Producer, "client")
 		def(&p.Compression, "none")
 		def(&p.Topics.Create, ptr(true))
@@ -326,7 +339,7 @@ func (s *Sink) setDefaults() {
 		def(&p.MaxProducers, 5000)
 	}
 	if f := s.File; f != nil {
-		def(&s.Topic, "{schema}.{table}")
+		def(&s.Topic, topic)
 		def(&f.Sync, ptr(true))
 	}
 }
@@ -339,3 +352,14 @@ func def[T comparable](p *T, v T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+	def(&s.Debezium.Schemas, ptr(true))
+	def(&s.Debezium.Decimal, "precise")
+	def(&s.Debezium.Time, "adaptive_time_microseconds")
+	def(&s.Debezium.BigintUnsigned, "long")
+	def(&s.Debezium.Binary, "bytes")
+	def(&s.Debezium.Failure, "warn")
+	topic := "{schema}.{table}"
+	if s.Codec == "debezium" {
+		topic = s.Debezium.Prefix + "." + topic
+	}
+	def(&s.Tombstones, ptr(s.Codec == "debezium"))

@@ -123,6 +123,8 @@ destinations:
         kafka: {brokers: [], delivery: twice, commit_interval: 5ms, topics: {partitions: x}}
         pulsar: {url: "http://x"}
         codec: debezium
+        debezium: { topic.prefix: "a b", schemas.enable: 3, decimal.handling.mode: exact, time.precision.mode: adaptive, bigint.unsigned.handling.mode: x, binary.handling.mode: x, event.converting.failure.handling.mode: skip, skipped.operations: t }
+        time_zone: Europe/Berlin
         headers: [seq, sequence]
         key: colour
   - name: SHOP
@@ -140,7 +142,10 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen
 		"destinations[0].source.pasword: unknown key", "destinations[0].tables[0]:", "destinations[0].tables[1]:",
 		"destinations[0].start: start: snapshot comes with a later version", "meta.save_interval:", "destinations[0].ring.bytes:",
 		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", `destinations[0].sinks[0].kafka.delivery: "twice" is not known`, "destinations[0].sinks[0].kafka.commit_interval: needs delivery: transactional",
-		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].codec: the codec debezium comes",
+		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].time_zone: must be UTC",
+		"destinations[0].sinks[0].debezium.topic.prefix:", "destinations[0].sinks[0].debezium.schemas.enable:", "destinations[0].sinks[0].debezium.decimal.handling.mode:", "destinations[0].sinks[0].debezium.time.precision.mode:",
+		"destinations[0].sinks[0].debezium.bigint.unsigned.handling.mode:", "destinations[0].sinks[0].debezium.binary.handling.mode:", "destinations[0].sinks[0].debezium.event.converting.failure.handling.mode:",
+		"destinations[0].sinks[0].debezium.skipped.operations: unknown key",
 		"destinations[0].sinks[0].headers[1]:", "destinations[0].sinks[0].key:", `destinations[1].name: "SHOP" is taken`,
 		"destinations[1].source.password: environment variable NO_SUCH is not set", "destinations[1].sinks: a list is wanted",
 		"meta.zookeeper.servers[0]:", "meta.zookeeper.session_timeout:", "meta.zookeeper.root:", "meta.zookeeper.auth.user:", "meta.zookeeper.tls:", "meta: file and zookeeper", "canal.listen:", "canal: user and password", "canal.tls:", "canal.batch:", "canal.filter:", "canal.enum:", "canal.time_zone:",
@@ -151,6 +156,27 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen
 	}
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Error("the error shows a value")
+	}
+}
+
+// TestDebeziumDefaults: what Debezium does by itself is what the codec does by itself, and nothing of it touches other codecs.
+func TestDebeziumDefaults(t *testing.T) {
+	for codec, want := range map[string]string{
+		"debezium": "shop.{schema}.{table} true shop true",
+		"debezium, debezium: {topic.prefix: a.b}":                                            "a.b.{schema}.{table} true a.b true",
+		"debezium, tombstones: false, topic: \"{table}\", debezium: {schemas.enable: false}": "{table} false shop false",
+		"maxwell":                   "{schema}.{table} false shop true",
+		"maxwell, tombstones: true": "{schema}.{table} true shop true",
+	} {
+		c, err := Parse([]byte(strings.Replace(minimal, "{name: out,", "{name: out, codec: "+codec+",", 1)), env(nil))
+		if err != nil {
+			t.Errorf("%s: %v", codec, err)
+			continue
+		}
+		s := &c.Destinations[0].Sinks[0]
+		if got := fmt.Sprint(s.Topic, " ", *s.Tombstones, " ", s.Debezium.Prefix, " ", *s.Debezium.Schemas); got != want {
+			t.Errorf("%s: %s, want %s", codec, got, want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/canaljson"
+	"github.com/binlogmq/binlogmq/codec/debezium"
 	"github.com/binlogmq/binlogmq/codec/maxwell"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
@@ -159,6 +160,7 @@ type codecID struct {
 	CanalJSON *config.CanalJSON     `json:"canal_json,omitempty"`
 	CanalPB   *config.CanalProtobuf `json:"canal_protobuf,omitempty"`
 	Maxwell   *config.Maxwell       `json:"maxwell,omitempty"`
+	Debezium  *config.Debezium      `json:"debezium,omitempty"`
 }
 
 // identify writes the identity of a sink's codec.
@@ -171,6 +173,8 @@ func identify(s *config.Sink) (string, error) {
 		id.CanalPB = &s.CanalProtobuf
 	case "maxwell":
 		id.Maxwell = &s.Maxwell
+	case "debezium":
+		id.Debezium = &s.Debezium
 	}
 	b, err := json.Marshal(&id)
 	return string(b), err
@@ -193,6 +197,9 @@ func identified(s *config.Sink, text string) error {
 	}
 	if id.Maxwell != nil {
 		s.Maxwell = *id.Maxwell
+	}
+	if id.Debezium != nil {
+		s.Debezium = *id.Debezium
 	}
 	if again, err := identify(s); err != nil || again != text {
 		return fmt.Errorf("%w: this version has no codec %s", bridge.ErrRecipe, text)
@@ -217,6 +224,11 @@ func newCodec(s *config.Sink) (codec.Codec, error) {
 			Nulls: *m.Nulls, CommitInfo: *m.CommitInfo, XOffset: *m.Xoffset, BinlogPosition: m.BinlogPosition, GTIDPosition: m.GTIDPosition,
 			ServerID: m.ServerID, ThreadID: m.ThreadID, PrimaryKeys: m.PrimaryKeys, PrimaryKeyColumns: m.PrimaryKeyColumns,
 			NullZeroDates: m.NullZeroDates, KeyFormat: m.KeyFormat, Location: zone,
+		})
+	case "debezium":
+		d := &s.Debezium
+		return debezium.New(debezium.Options{
+			Name: d.Prefix, Schemas: *d.Schemas, Decimal: d.Decimal, Time: d.Time, BigintUnsigned: d.BigintUnsigned, Binary: d.Binary, Failure: d.Failure,
 		})
 	}
 	return nil, fmt.Errorf("no codec %q", s.Codec)
@@ -270,7 +282,7 @@ func bridgeOptions(d *config.Destination, s *config.Sink, c bridge.Client, out s
 		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd, Delivery: delivery(s), Exact: exact(s),
 		CodecID: id, Tables: d.Tables, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
 		Oversize: oversize, MaxMessageBytes: int(s.MaxMessage), DeadLetterTopic: s.DeadLetter,
-		Tombstones: s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
+		Tombstones: *s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
 	}, nil
 }
 

@@ -30,15 +30,15 @@ type Options struct {
 
 // The values of the options that are not free text, the defaults first.
 var (
-	DecimalModes        = []string{"precise", "string", "double"}
-	TimeModes           = []string{"adaptive_time_microseconds", "microseconds", "connect"}
-	BigintUnsignedModes = []string{"long", "precise"}
-	BinaryModes         = []string{"bytes", "base64", "base64-url-safe", "hex"}
-	FailureModes        = []string{"warn", "fail"}
+	decimalModes = []string{"precise", "string", "double"}
+	timeModes    = []string{"adaptive_time_microseconds", "microseconds", "connect"}
+	bigintModes  = []string{"long", "precise"}
+	binaryModes  = []string{"bytes", "base64", "base64-url-safe", "hex"}
+	failureModes = []string{"warn", "fail"}
 )
 
 const (
-	decimalString = 1 // indexes of DecimalModes
+	decimalString = 1 // indexes of decimalModes
 	decimalDouble = 2
 )
 
@@ -74,18 +74,18 @@ func New(o Options) (*Codec, error) {
 		err = fmt.Errorf("debezium: %s: %q is none of %q", name, value, known)
 		return 0
 	}
-	c := &Codec{schemas: o.Schemas, name: o.Name, decimals: mode("decimal.handling.mode", o.Decimal, DecimalModes)}
-	switch mode("time.precision.mode", o.Time, TimeModes) {
+	c := &Codec{schemas: o.Schemas, name: o.Name, decimals: mode("decimal.handling.mode", o.Decimal, decimalModes)}
+	switch mode("time.precision.mode", o.Time, timeModes) {
 	case 0:
 		c.adaptive = true
 	case 2:
 		c.connectTime = true
 	}
-	c.preciseUnsigned = mode("bigint.unsigned.handling.mode", o.BigintUnsigned, BigintUnsignedModes) == 1
-	binary := mode("binary.handling.mode", o.Binary, BinaryModes)
+	c.preciseUnsigned = mode("bigint.unsigned.handling.mode", o.BigintUnsigned, bigintModes) == 1
+	binary := mode("binary.handling.mode", o.Binary, binaryModes)
 	c.binaryText = binary > 0
 	c.appendBinary = [...]func(dst, content []byte) []byte{jsontext.AppendBase64, jsontext.AppendBase64, appendBase64URL, appendHex}[binary]
-	c.fail = mode("event.converting.failure.handling.mode", o.Failure, FailureModes) == 1
+	c.fail = mode("event.converting.failure.handling.mode", o.Failure, failureModes) == 1
 	if o.Name == "" && err == nil {
 		err = fmt.Errorf("debezium: topic.prefix: a name is needed")
 	}
