@@ -67,6 +67,7 @@ type Sink struct {
 	CanalJSON     CanalJSON     `yaml:"canal_json"`
 	CanalProtobuf CanalProtobuf `yaml:"canal_protobuf"`
 	Maxwell       Maxwell       `yaml:"maxwell"`
+	Debezium      Debezium      `yaml:"debezium"`
 	TimeZone      string        `yaml:"time_zone"`
 	Topic         string        `yaml:"topic"`
 	DDLTopic      string        `yaml:"ddl_topic"`
@@ -79,7 +80,6 @@ type Sink struct {
 	DeadLetter    string        `yaml:"dead_letter_topic"`
 	Headers       *[]string     `yaml:"headers"`
 	Tables        []string      `yaml:"tables"`
-	Debezium      Debezium      `yaml:"debezium"`
 	Workers       int           `yaml:"workers"`
 	Window        Bytes         `yaml:"window"`
 }
@@ -179,6 +179,17 @@ type Maxwell struct {
 	NullZeroDates     bool   `yaml:"output_null_zerodates"`
 }
 
+// Debezium holds the options of the codec debezium, under the original's names.
+type Debezium struct {
+	Prefix         string `yaml:"topic.prefix"`
+	Schemas        *bool  `yaml:"schemas.enable"`
+	Decimal        string `yaml:"decimal.handling.mode"`
+	Time           string `yaml:"time.precision.mode"`
+	BigintUnsigned string `yaml:"bigint.unsigned.handling.mode"`
+	Binary         string `yaml:"binary.handling.mode"`
+	Failure        string `yaml:"event.converting.failure.handling.mode"`
+}
+
 // Meta says where cursors are kept.
 type Meta struct {
 	File         MetaFile       `yaml:"file"`
@@ -189,17 +200,6 @@ type Meta struct {
 // MetaFile keeps cursors in files of a directory.
 type MetaFile struct {
 	Directory string `yaml:"directory"`
-}
-
-// Debezium holds the options of the codec debezium, under the original's names.
-type Debezium struct {
-	Prefix         string `yaml:"topic.prefix"`
-	Schemas        *bool  `yaml:"schemas.enable"`
-	Decimal        string `yaml:"decimal.handling.mode"`
-	Time           string `yaml:"time.precision.mode"`
-	BigintUnsigned string `yaml:"bigint.unsigned.handling.mode"`
-	Binary         string `yaml:"binary.handling.mode"`
-	Failure        string `yaml:"event.converting.failure.handling.mode"`
 }
 
 // MetaZooKeeper keeps cursors in ZooKeeper, where nodes share the destinations.
@@ -285,6 +285,7 @@ func (c *Config) setDefaults() {
 		def(&d.Source.Heartbeat, Duration(time.Second))
 		def(&d.Source.DialTimeout, Duration(10*time.Second))
 		for j := range d.Sinks {
+			def(&d.Sinks[j].Debezium.Prefix, d.Name)
 			d.Sinks[j].setDefaults()
 			if k := d.Sinks[j].Kafka; k != nil && k.Delivery == "transactional" {
 				def(&k.MaxTransactionBytes, min(d.Sinks[j].Window, d.Ring.Bytes)/2)
@@ -308,11 +309,21 @@ func (s *Sink) setDefaults() {
 	def(&s.CanalJSON.Binary, "latin1")
 	def(&s.CanalJSON.Enum, "ordinal")
 	def(&s.CanalProtobuf.Enum, "ordinal")
-			def(&d.Sinks[j].Debezium.Prefix, d.Name)
 	def(&s.Maxwell.KeyFormat, "hash")
 	def(&s.Maxwell.Nulls, ptr(true))
 	def(&s.Maxwell.CommitInfo, ptr(true))
 	def(&s.Maxwell.Xoffset, ptr(true))
+	def(&s.Debezium.Schemas, ptr(true))
+	def(&s.Debezium.Decimal, "precise")
+	def(&s.Debezium.Time, "adaptive_time_microseconds")
+	def(&s.Debezium.BigintUnsigned, "long")
+	def(&s.Debezium.Binary, "bytes")
+	def(&s.Debezium.Failure, "warn")
+	topic := "{schema}.{table}"
+	if s.Codec == "debezium" {
+		topic = s.Debezium.Prefix + "." + topic
+	}
+	def(&s.Tombstones, ptr(s.Codec == "debezium"))
 	if k := s.Kafka; k != nil {
 		def(&s.Topic, topic)
 		def(&k.Delivery, "sequenced")
@@ -352,14 +363,3 @@ func def[T comparable](p *T, v T) {
 }
 
 func ptr[T any](v T) *T { return &v }
-	def(&s.Debezium.Schemas, ptr(true))
-	def(&s.Debezium.Decimal, "precise")
-	def(&s.Debezium.Time, "adaptive_time_microseconds")
-	def(&s.Debezium.BigintUnsigned, "long")
-	def(&s.Debezium.Binary, "bytes")
-	def(&s.Debezium.Failure, "warn")
-	topic := "{schema}.{table}"
-	if s.Codec == "debezium" {
-		topic = s.Debezium.Prefix + "." + topic
-	}
-	def(&s.Tombstones, ptr(s.Codec == "debezium"))

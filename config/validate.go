@@ -220,6 +220,7 @@ func (f *faults) sink(path string, s *Sink) {
 	}
 	f.oneOf(path+".codec", s.Codec, "canal-json", "canal-protobuf", "maxwell", "debezium")
 	f.zone(path+".time_zone", s.TimeZone)
+	f.debezium(path, s)
 	f.oneOf(path+".canal_protobuf.enum", s.CanalProtobuf.Enum, "ordinal", "label")
 	f.oneOf(path+".canal_json.binary", s.CanalJSON.Binary, "latin1", "base64")
 	f.oneOf(path+".canal_json.enum", s.CanalJSON.Enum, "ordinal", "label")
@@ -243,7 +244,6 @@ func (f *faults) sink(path string, s *Sink) {
 	}
 	if s.Window < 1<<20 {
 		f.add(path+".window", "at least 1MiB is needed")
-	f.debezium(path, s)
 	}
 	if k := s.Kafka; k != nil {
 		f.kafka(path+".kafka", k)
@@ -254,6 +254,25 @@ func (f *faults) sink(path string, s *Sink) {
 	if s.File != nil && s.File.Path == "" {
 		f.add(path+".file.path", "a path is needed, or - for standard output")
 	}
+}
+
+// debeziumPrefix is what Debezium takes, and is safe in the name of a topic.
+var debeziumPrefix = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+func (f *faults) debezium(path string, s *Sink) {
+	if s.Codec == "debezium" && s.TimeZone != "UTC" {
+		f.add(path+".time_zone", "must be UTC with the codec debezium: its messages say so of every TIMESTAMP")
+	}
+	d := &s.Debezium
+	path += ".debezium"
+	if s.Codec == "debezium" && !debeziumPrefix.MatchString(d.Prefix) {
+		f.add(path+".topic.prefix", "%q is none: letters, digits, ., - and _", d.Prefix)
+	}
+	f.oneOf(path+".decimal.handling.mode", d.Decimal, "precise", "string", "double")
+	f.oneOf(path+".time.precision.mode", d.Time, "adaptive_time_microseconds", "microseconds", "connect")
+	f.oneOf(path+".bigint.unsigned.handling.mode", d.BigintUnsigned, "long", "precise")
+	f.oneOf(path+".binary.handling.mode", d.Binary, "bytes", "base64", "base64-url-safe", "hex")
+	f.oneOf(path+".event.converting.failure.handling.mode", d.Failure, "warn", "fail")
 }
 
 // oversize checks what is to become of messages that are too large.
@@ -279,25 +298,6 @@ func (f *faults) oversize(path string, s *Sink) {
 }
 
 func (f *faults) kafka(path string, k *Kafka) {
-// debeziumPrefix is what Debezium takes, and is safe in the name of a topic.
-var debeziumPrefix = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
-
-func (f *faults) debezium(path string, s *Sink) {
-	if s.Codec == "debezium" && s.TimeZone != "UTC" {
-		f.add(path+".time_zone", "must be UTC with the codec debezium: its messages say so of every TIMESTAMP")
-	}
-	d := &s.Debezium
-	path += ".debezium"
-	if s.Codec == "debezium" && !debeziumPrefix.MatchString(d.Prefix) {
-		f.add(path+".topic.prefix", "%q is none: letters, digits, ., - and _", d.Prefix)
-	}
-	f.oneOf(path+".decimal.handling.mode", d.Decimal, "precise", "string", "double")
-	f.oneOf(path+".time.precision.mode", d.Time, "adaptive_time_microseconds", "microseconds", "connect")
-	f.oneOf(path+".bigint.unsigned.handling.mode", d.BigintUnsigned, "long", "precise")
-	f.oneOf(path+".binary.handling.mode", d.Binary, "bytes", "base64", "base64-url-safe", "hex")
-	f.oneOf(path+".event.converting.failure.handling.mode", d.Failure, "warn", "fail")
-}
-
 	if len(k.Brokers) == 0 {
 		f.add(path+".brokers", "at least one host:port is needed")
 	}
