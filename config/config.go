@@ -1,7 +1,10 @@
 package config
 
 import (
+	"net"
 	"time"
+
+	"github.com/binlogmq/binlogmq/internal/canalzk"
 )
 
 // Config is the whole configuration file. The yaml tags are the keys a user
@@ -208,6 +211,8 @@ type MetaZooKeeper struct {
 	SessionTimeout Duration       `yaml:"session_timeout"`
 	Root           string         `yaml:"root"`
 	Node           string         `yaml:"node"`
+	Weight         *int           `yaml:"weight"`
+	RebalanceDelay Duration       `yaml:"rebalance_delay"`
 	Auth           *ZooKeeperAuth `yaml:"auth"`
 	TLS            *TLS           `yaml:"tls"`
 }
@@ -221,6 +226,8 @@ type ZooKeeperAuth struct {
 // Canal serves destinations over Canal's TCP protocol.
 type Canal struct {
 	Listen         string     `yaml:"listen"`
+	Advertise      string     `yaml:"advertise"`
+	ZooKeeperRoot  string     `yaml:"zookeeper_root"`
 	User           string     `yaml:"user"`
 	Password       Secret     `yaml:"password"` // or its hash, as in Canal's configuration
 	AllowClearText bool       `yaml:"allow_clear_text"`
@@ -261,11 +268,17 @@ func (c *Config) setDefaults() {
 	if z := c.Meta.ZooKeeper; z != nil {
 		def(&z.SessionTimeout, Duration(10*time.Second))
 		def(&z.Root, "/binlogmq")
+		def(&z.Weight, ptr(1))
+		def(&z.RebalanceDelay, Duration(10*time.Second))
 	} else {
 		def(&c.Meta.File.Directory, "./data")
 	}
 	def(&c.Meta.SaveInterval, Duration(time.Second))
 	if k := c.Canal; k != nil {
+		if c.Meta.ZooKeeper != nil {
+			def(&k.ZooKeeperRoot, canalzk.Root)
+			def(&k.Advertise, advertised(k.Listen))
+		}
 		def(&k.MaxConnections, 1000)
 		def(&k.Memory, 64<<20)
 		def(&k.IdleTimeout, Duration(time.Hour))
@@ -293,6 +306,26 @@ func (c *Config) setDefaults() {
 		}
 	}
 	c.setMaxEvents()
+}
+
+// advertised is where others reach what listens on an address: there, or at this machine's first address that is not for itself.
+func advertised(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen // which is a fault
+	}
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return listen
+	}
+	host = "127.0.0.1"
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			host = n.IP.String()
+			break
+		}
+	}
+	return net.JoinHostPort(host, port)
 }
 
 func (s *Sink) setDefaults() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/canalzk"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
@@ -66,8 +67,11 @@ func (c *Config) faults() []error {
 	}
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	f.oneOf("log.format", c.Log.Format, "text", "json")
-	if c.Canal != nil {
-		f.canal("canal", c.Canal)
+	if k := c.Canal; k != nil {
+		f.canal("canal", k)
+		if c.Meta.ZooKeeper == nil && (k.ZooKeeperRoot != "" || k.Advertise != "") {
+			f.add("canal", "zookeeper_root and advertise need meta.zookeeper")
+		}
 	}
 	if z := c.Meta.ZooKeeper; z != nil {
 		f.zookeeper("meta.zookeeper", z)
@@ -105,6 +109,14 @@ func (f *faults) canal(path string, k *Canal) {
 	if _, _, err := net.SplitHostPort(k.Listen); err != nil {
 		f.add(path+".listen", "%q is not host:port", k.Listen)
 	}
+	if k.ZooKeeperRoot != "" && k.ZooKeeperRoot != "off" {
+		if !zookeeperRoot.MatchString(k.ZooKeeperRoot) {
+			f.add(path+".zookeeper_root", "%q is not a path such as %s, nor off", k.ZooKeeperRoot, canalzk.Root)
+		}
+		if err := canalzk.CheckAddress(k.Advertise); err != nil {
+			f.add(path+".advertise", "%v", err)
+		}
+	}
 	if (k.User == "") != (k.Password == "") {
 		f.add(path, "user and password go together; without both everybody is let in")
 	}
@@ -134,6 +146,12 @@ func (f *faults) zookeeper(path string, z *MetaZooKeeper) {
 	}
 	if d := z.SessionTimeout.Value(); d < 2*time.Second || d > 5*time.Minute {
 		f.add(path+".session_timeout", "2s to 5m; the servers grant 2 to 20 of their ticks")
+	}
+	if w := *z.Weight; w < 0 || w > 1000 {
+		f.add(path+".weight", "0 to 1000")
+	}
+	if z.RebalanceDelay < 0 {
+		f.add(path+".rebalance_delay", "must be positive")
 	}
 	if !zookeeperRoot.MatchString(z.Root) {
 		f.add(path+".root", "%q is not a path such as /binlogmq", z.Root)

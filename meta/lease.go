@@ -18,6 +18,10 @@ type Lease interface {
 	// Lost is closed when Err begins to tell an error.
 	Lost() <-chan struct{}
 
+	// Asked is closed when another process shall have the destination: it is to be drained, saved and released
+	// in good order, while the lease lasts. nil where nobody ever asks.
+	Asked() <-chan struct{}
+
 	// Epoch rises with each owner; 0 where there is only ever one.
 	Epoch() int64
 
@@ -74,6 +78,9 @@ func (l *Sole) Err() error {
 
 // Lost implements Lease.
 func (l *Sole) Lost() <-chan struct{} { return l.lost }
+
+// Asked implements Lease.
+func (l *Sole) Asked() <-chan struct{} { return nil }
 
 // Epoch implements Lease.
 func (l *Sole) Epoch() int64 { return 0 }

@@ -40,6 +40,16 @@ func (s *seat) end(last server.DestinationStatus, lost error) {
 	s.owned, s.lost, s.last = false, lost, last
 }
 
+// errHandedOver is why a destination ended that another process shall have.
+var errHandedOver = errors.New("handed over to another process")
+
+// decline lets other processes take a destination that cannot go on here.
+func (p *program) decline(destination string) {
+	if z, ok := p.store.(*zookeeper.Store); ok {
+		z.Decline(destination)
+	}
+}
+
 // sit runs the destination whenever this process owns it, until soft ends or it stops for another reason than its lease.
 func (p *program) sit(soft, hard context.Context, s *seat, d *destination) error {
 	for {
@@ -53,16 +63,20 @@ func (p *program) sit(soft, hard context.Context, s *seat, d *destination) error
 					return nil
 				}
 				s.fail(err)
+				p.decline(s.cfg.Name)
 				return err
 			}
 		}
-		err := p.hold(soft, hard, s, d)
-		lost := d.lost
-		if lost == nil || soft.Err() != nil {
+		handed, err := p.hold(soft, hard, s, d)
+		if soft.Err() != nil {
+			return err
+		}
+		if d.lost == nil && !handed {
+			p.decline(s.cfg.Name)
 			return err
 		}
 		if err != nil {
-			p.log.Warn("the destination was stopped because its lease was lost", "destination", s.cfg.Name, "error", oneLine(err))
+			p.log.Warn("the destination was stopped here, for another process", "destination", s.cfg.Name, "error", oneLine(err))
 		}
 		d = nil
 	}
@@ -122,22 +136,34 @@ func (p *program) skips(ctx context.Context, destination string) (map[event.GTID
 	return all, nil
 }
 
-// hold runs a destination while its lease lasts.
-func (p *program) hold(soft, hard context.Context, s *seat, d *destination) error {
+// hold runs a destination while its lease lasts and nobody asks for it; handed says that somebody has.
+func (p *program) hold(soft, hard context.Context, s *seat, d *destination) (handed bool, err error) {
 	s.begin(d)
+	if z, ok := p.store.(*zookeeper.Store); ok {
+		z.Show(s.cfg.Name)
+	}
 	run, stop := context.WithCancel(soft)
 	cut, cutNow := context.WithCancel(hard)
-	watched := make(chan struct{})
+	watched, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
+		case <-d.lease.Asked(): // drains, while the lease lasts
+			handed = true
+			stop()
+			select {
+			case <-d.lease.Lost(): // I8
+				cutNow()
+			case <-stopped:
+			}
 		case <-d.lease.Lost(): // I8: nothing is waited for any more
 			cutNow()
 			stop()
 		case <-run.Done():
 		}
 	}()
-	err := p.publishDestination(run, cut, d)
+	err = p.publishDestination(run, cut, d)
+	close(stopped)
 	stop()
 	<-watched
 	defer cutNow()
@@ -149,8 +175,12 @@ func (p *program) hold(soft, hard context.Context, s *seat, d *destination) erro
 			last = st
 		}
 	}
-	s.end(last, d.lost)
-	return errors.Join(err, p.dismiss(cut, d))
+	why := d.lost
+	if why == nil && handed {
+		why = errHandedOver
+	}
+	s.end(last, why)
+	return handed, errors.Join(err, p.dismiss(cut, d))
 }
 
 // dismiss stops what is left of a destination in reverse, saves its cursors and gives its lease back.

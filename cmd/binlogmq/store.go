@@ -21,11 +21,34 @@ type metaStore interface {
 	Close() error
 }
 
-// openStore opens the store of cursors for writing. Files are locked here, ZooKeeper's destinations by their leases.
-func openStore(cfg *config.Config, log *slog.Logger) (metaStore, error) {
+// openAlone opens the store of cursors for writing. Files are locked here, ZooKeeper's destinations by their leases.
+func openAlone(cfg *config.Config, log *slog.Logger) (metaStore, error) {
 	if cfg.Meta.ZooKeeper == nil {
 		return file.Open(cfg.Meta.File.Directory)
 	}
+	return openZooKeeper(cfg, log, func(*zookeeper.Options) {})
+}
+
+// openStore is openAlone for what runs the destinations, and shares them with other processes.
+func openStore(cfg *config.Config, log *slog.Logger) (metaStore, error) {
+	if cfg.Meta.ZooKeeper == nil {
+		return openAlone(cfg, log)
+	}
+	return openZooKeeper(cfg, log, func(o *zookeeper.Options) {
+		o.Weight, o.RebalanceDelay = *cfg.Meta.ZooKeeper.Weight, cfg.Meta.ZooKeeper.RebalanceDelay.Value()
+		sources := map[string]string{}
+		for i := range cfg.Destinations {
+			d := &cfg.Destinations[i]
+			o.Destinations = append(o.Destinations, d.Name)
+			sources[d.Name] = d.Source.Address[0]
+		}
+		if k := cfg.Canal; k != nil && k.ZooKeeperRoot != "off" {
+			o.Canal = &zookeeper.Canal{Root: k.ZooKeeperRoot, Address: k.Advertise, Sources: sources}
+		}
+	})
+}
+
+func openZooKeeper(cfg *config.Config, log *slog.Logger, more func(*zookeeper.Options)) (metaStore, error) {
 	z := cfg.Meta.ZooKeeper
 	tls, err := z.TLS.Client()
 	if err != nil {
@@ -37,6 +60,7 @@ func openStore(cfg *config.Config, log *slog.Logger) (metaStore, error) {
 	if z.Auth != nil {
 		o.User, o.Password = z.Auth.User, z.Auth.Password.Reveal()
 	}
+	more(&o)
 	return zookeeper.Open(o)
 }
 
@@ -46,7 +70,7 @@ const lookTimeout = 30 * time.Second
 // lookStore opens the store for reading, beside the running program. A nil store: there is none yet.
 func lookStore(cfg *config.Config) (meta.Store, func() error, error) {
 	if cfg.Meta.ZooKeeper != nil {
-		s, err := openStore(cfg, slog.New(slog.DiscardHandler))
+		s, err := openAlone(cfg, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -72,7 +96,7 @@ func storeText(cfg *config.Config) string {
 
 // takeStore opens the store and takes a destination, which must not be running: it changes what is saved. free gives both back.
 func takeStore(ctx context.Context, cfg *config.Config, destination string) (s metaStore, free func() error, err error) {
-	if s, err = openStore(cfg, slog.New(slog.DiscardHandler)); err != nil {
+	if s, err = openAlone(cfg, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)

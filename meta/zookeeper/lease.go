@@ -32,9 +32,10 @@ type lease struct {
 	cancel      context.CancelFunc
 	wg          sync.WaitGroup
 
-	mu   sync.Mutex
-	err  error
-	lost chan struct{} // closed with err
+	mu    sync.Mutex
+	err   error
+	lost  chan struct{} // closed with err
+	asked chan struct{} // closed when another process shall have it
 }
 
 var errReleased = fmt.Errorf("%w, or will: this process has given it up", meta.ErrFenced)
@@ -57,6 +58,31 @@ func (l *lease) left() time.Duration {
 
 // Lost implements meta.Lease.
 func (l *lease) Lost() <-chan struct{} { return l.lost }
+
+// Asked implements meta.Lease.
+func (l *lease) Asked() <-chan struct{} { return l.asked }
+
+// ask tells whoever holds the lease to give it up in good order.
+func (l *lease) ask(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.asked:
+		return
+	default:
+	}
+	close(l.asked)
+	l.s.log.Info("the destination is handed over", "destination", l.destination, "epoch", l.epoch, "reason", why)
+}
+
+func (l *lease) isAsked() bool {
+	select {
+	case <-l.asked:
+		return true
+	default:
+		return false
+	}
+}
 
 // Epoch implements meta.Lease.
 func (l *lease) Epoch() int64 { return l.epoch }
@@ -141,6 +167,9 @@ func (l *lease) Release(ctx context.Context) error {
 		delete(l.s.leases, l.destination)
 	}
 	l.s.mu.Unlock()
+	if v := l.s.canal; v != nil {
+		v.hide(ctx, l)
+	}
 	at := l.s.owner(l.destination)
 	// The epoch keeps this from touching a later owner.
 	_, err := l.s.multi(ctx,
@@ -152,10 +181,31 @@ func (l *lease) Release(ctx context.Context) error {
 	return fmt.Errorf("destination %s: its lease lasts until the session expires: %w", l.destination, l.s.explain(err, at))
 }
 
-// Acquire implements meta.Owners. It waits for another owner, and while ZooKeeper is away.
+// Acquire implements meta.Owners. It waits for another owner, for this process's turn where it shares destinations with
+// others, and while ZooKeeper is away.
 func (s *Store) Acquire(ctx context.Context, destination string) (meta.Lease, error) {
 	told := ""
+	waiting := func(by string, epoch int64) {
+		if told != by {
+			s.log.Info("another process owns the destination; waiting for it", "destination", destination, "owner", by, "epoch", epoch)
+			told = by
+		}
+	}
 	for {
+		var turned <-chan struct{}
+		if s.balance != nil {
+			mine, by, changed := s.balance.turn(destination)
+			if !mine {
+				if by != "" {
+					waiting(by, 0)
+				}
+				if err := s.await(ctx, changed, nil); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			turned = changed
+		}
 		l, changed, err := s.try(ctx, destination)
 		if err == nil {
 			return l, nil
@@ -165,11 +215,8 @@ func (s *Store) Acquire(ctx context.Context, destination string) (meta.Lease, er
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.As(err, &owned):
-			if told != owned.Owner {
-				s.log.Info("another process owns the destination; waiting for it", "destination", destination, "owner", owned.Owner, "epoch", owned.Epoch)
-				told = owned.Owner
-			}
-			if err := s.await(ctx, changed); err != nil {
+			waiting(owned.Owner, owned.Epoch)
+			if err := s.await(ctx, changed, turned); err != nil {
 				return nil, err
 			}
 		case away(err), errors.Is(err, errLater):
@@ -186,12 +233,13 @@ func (s *Store) Acquire(ctx context.Context, destination string) (meta.Lease, er
 	}
 }
 
-// await waits for a change of the owner, or long enough to look again in case the client has lost the watch.
-func (s *Store) await(ctx context.Context, changed <-chan zk.Event) error {
+// await waits for a change, or long enough to look again.
+func (s *Store) await(ctx context.Context, one, other <-chan struct{}) error {
 	t := time.NewTimer(s.opt.SessionTimeout)
 	defer t.Stop()
 	select {
-	case <-changed:
+	case <-one:
+	case <-other:
 	case <-t.C:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -221,7 +269,7 @@ func (s *Store) TryAcquire(ctx context.Context, destination string) (meta.Lease,
 var errLater = errors.New("the owner is changing")
 
 // try takes the destination if nobody has it; else changed is closed or told when that may have changed.
-func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed <-chan zk.Event, err error) {
+func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed <-chan struct{}, err error) {
 	if err := (meta.Identity{Destination: destination, Client: "x"}).Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -234,7 +282,7 @@ func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed 
 	if err := s.authenticate(ctx); err != nil {
 		return nil, nil, s.explain(err, s.opt.Root)
 	}
-	if err := s.ensure(ctx, s.subscriptions(destination)); err != nil {
+	if err := s.ensure(ctx, s.subscriptions(destination), s.acl); err != nil {
 		return nil, nil, err
 	}
 	ownerAt, epochAt := s.owner(destination), s.epoch(destination)
@@ -252,7 +300,7 @@ func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed 
 	if err != nil || n < 0 {
 		return nil, nil, fmt.Errorf("ZooKeeper node %s holds %.40q, not a number of owners; put back the highest epoch that the logs name", epochAt, last.data)
 	}
-	l := &lease{s: s, destination: destination, epoch: n + 1, version: last.stat.Version + 1, lost: make(chan struct{})}
+	l := &lease{s: s, destination: destination, epoch: n + 1, version: last.stat.Version + 1, lost: make(chan struct{}), asked: make(chan struct{})}
 	text, err := json.Marshal(owner{Node: s.opt.Node, Epoch: l.epoch, Since: time.Now().UTC()})
 	if err != nil {
 		return nil, nil, err
@@ -276,6 +324,7 @@ func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed 
 		l.wg.Add(2)
 		go l.beat(ctx)
 		go l.watch(ctx)
+		s.hub.pokeAll()
 		s.log.Info("this process owns the destination", "destination", destination, "epoch", l.epoch)
 		return l, nil, nil
 	case failed == 1 && errors.Is(err, zk.ErrBadVersion):
@@ -287,16 +336,9 @@ func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed 
 }
 
 // look says who owns the destination. What is left of an earlier tenure of this session it removes.
-func (s *Store) look(ctx context.Context, destination string, version int32) (*lease, <-chan zk.Event, error) {
+func (s *Store) look(ctx context.Context, destination string, version int32) (*lease, <-chan struct{}, error) {
 	at := s.owner(destination)
-	type watched struct {
-		node
-		changed <-chan zk.Event
-	}
-	n, err := call(ctx, s, func() (n watched, err error) {
-		n.data, n.stat, n.changed, err = s.conn.GetW(at)
-		return n, err
-	})
+	n, changed, err := s.watched(ctx, at)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return nil, nil, errLater
@@ -310,7 +352,15 @@ func (s *Store) look(ctx context.Context, destination string, version int32) (*l
 		}
 		return nil, nil, errLater
 	}
-	o := owner{Node: "an unknown process"}
-	_ = json.Unmarshal(n.data, &o) // for people only
-	return nil, n.changed, &meta.OwnedError{Destination: destination, Owner: o.Node, Epoch: o.Epoch, Since: o.Since}
+	o := parseOwner(n.data)
+	return nil, changed, &meta.OwnedError{Destination: destination, Owner: o.Node, Epoch: o.Epoch, Since: o.Since}
+}
+
+// parseOwner reads an owner's node, which is for people only.
+func parseOwner(data []byte) owner {
+	var o owner
+	if json.Unmarshal(data, &o) != nil || o.Node == "" {
+		return owner{Node: "an unknown process"}
+	}
+	return o
 }

@@ -44,6 +44,13 @@ type Options struct {
 	TLS            *tls.Config   // nil: plain TCP
 	Node           string        // how this process names itself to people; "": host name and pid
 	Logger         *slog.Logger  // nil: nothing is logged
+
+	// Destinations are those that this process shares with others of the same Root. Without any it takes what it is told to.
+	Destinations   []string
+	Weight         int           // its share, beside the weights of the others; 0: only what nobody else takes
+	RebalanceDelay time.Duration // how long the processes must be the same before a destination is moved; 0: DefaultRebalanceDelay
+
+	Canal *Canal // how Canal's own cluster clients find this process; nil: they do not
 }
 
 // Store keeps records in ZooKeeper and hands out leases. It is safe for concurrent use; calls for one
@@ -56,6 +63,10 @@ type Store struct {
 	granted atomic.Int64  // session timeout that the server granted, in nanoseconds; 0 before
 	quit    chan struct{} // closed by Close
 	calls   sync.WaitGroup
+	hub     *hub
+	balance *balance // nil unless destinations are shared
+	canal   *canalView
+	end     context.CancelFunc // of the goroutines of both
 
 	mu     sync.Mutex
 	closed bool
@@ -98,6 +109,16 @@ func Open(o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if s.opt.RebalanceDelay == 0 {
+		s.opt.RebalanceDelay = DefaultRebalanceDelay
+	}
+	s.hub = newHub()
+	if len(o.Destinations) > 0 {
+		s.balance = newBalance(s)
+	}
+	if o.Canal != nil {
+		s.canal = newCanalView(s, *o.Canal)
+	}
 	s.acl = zk.WorldACL(zk.PermAll)
 	if o.User != "" {
 		s.acl = zk.AuthACL(zk.PermAll)
@@ -110,13 +131,28 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: %w", err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.end = cancel
+	if s.balance != nil {
+		go s.balance.run(ctx)
+	}
+	if s.canal != nil {
+		go s.canal.run(ctx)
+	}
 	return s, nil
 }
 
 // event is called by the client when something happens to the connection. It must not block.
 func (s *Store) event(e zk.Event) {
 	if e.Type != zk.EventSession {
+		s.hub.fire(e.Path)
 		return
+	}
+	switch e.State {
+	case zk.StateExpired:
+		s.hub.fireAll()
+	case zk.StateHasSession:
+		s.hub.pokeAll()
 	}
 	up := e.State == zk.StateHasSession
 	if !up && e.State != zk.StateDisconnected && e.State != zk.StateExpired {
@@ -163,6 +199,13 @@ func (s *Store) Close() error {
 		l.lose(errReleased)
 		l.wg.Wait()
 	}
+	s.end()
+	if s.balance != nil {
+		<-s.balance.ended
+	}
+	if s.canal != nil {
+		<-s.canal.ended
+	}
 	close(s.quit)
 	s.conn.Close()
 	s.calls.Wait()
@@ -192,6 +235,9 @@ func (s *Store) String() string {
 // ---- paths
 
 func (s *Store) destinations() string { return s.opt.Root + "/destinations" }
+
+// nodes holds a node for each process that shares destinations.
+func (s *Store) nodes() string { return s.opt.Root + "/nodes" }
 
 func (s *Store) dir(destination string) string {
 	return s.destinations() + "/" + meta.Escape(destination)
@@ -233,7 +279,10 @@ func (s *Store) authenticate(ctx context.Context) error {
 }
 
 // ensure makes a directory and those above it.
-func (s *Store) ensure(ctx context.Context, dir string) error {
+func (s *Store) ensure(ctx context.Context, dir string, acl []zk.ACL) error {
+	if err := s.authenticate(ctx); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	there := s.made[dir]
 	s.mu.Unlock()
@@ -245,7 +294,7 @@ func (s *Store) ensure(ctx context.Context, dir string) error {
 			continue
 		}
 		at := dir[:i]
-		_, err := call(ctx, s, func() (string, error) { return s.conn.Create(at, nil, 0, s.acl) })
+		_, err := call(ctx, s, func() (string, error) { return s.conn.Create(at, nil, 0, acl) })
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
 		case errors.Is(err, zk.ErrNoAuth) && i < len(dir):
@@ -384,6 +433,9 @@ func (s *Store) Save(ctx context.Context, id meta.Identity, r *meta.Record) erro
 	if err != nil {
 		return fmt.Errorf("cursor of %s not saved: %w", id, s.explain(err, at))
 	}
+	if s.canal != nil {
+		s.canal.saved(id, r)
+	}
 	return nil
 }
 
@@ -407,6 +459,9 @@ func (s *Store) Delete(ctx context.Context, id meta.Identity) error {
 	err = s.conditional(ctx, id, []any{&zk.DeleteRequest{Path: at, Version: -1}})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("cursor of %s not deleted: %w", id, s.explain(err, at))
+	}
+	if s.canal != nil {
+		s.canal.saved(id, nil)
 	}
 	return nil
 }
