@@ -40,8 +40,8 @@ type conn struct {
 // read hands on requests until the connection ends, and so notices while a get
 // waits that nobody waits for its answer.
 func (c *conn) read(ctx context.Context, packets chan<- packet, cancel context.CancelCauseFunc) {
-	for {
-		typ, body, err := canalwire.ReadPacket(c.n, maxRequest)
+	for limit := maxLogin; ; limit = maxRequest {
+		typ, body, err := canalwire.ReadPacket(c.n, limit)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
 				err = fmt.Errorf("%w: %w", errReadEnded, err)
@@ -85,6 +85,7 @@ func (c *conn) handle(ctx context.Context, packets <-chan packet) error {
 	if err := c.login(ctx, p, seed); err != nil {
 		return err
 	}
+	c.s.strangers.welcome(c.n)
 	for {
 		p, err := c.next(ctx, packets, c.idle)
 		if err != nil {
@@ -356,7 +357,7 @@ func wait(timeout int64, unit int32) server.Wait {
 // write sends a packet in one piece: some clients take what one read gives for a packet. A client that
 // does not read is given up.
 func (c *conn) write(p []byte) error {
-	_ = c.n.SetWriteDeadline(time.Now().Add(30*time.Second + time.Duration(len(p)>>18)*time.Second))
+	_ = c.n.SetWriteDeadline(time.Now().Add(c.s.patience + time.Duration(len(p)>>18)*time.Second))
 	n, err := c.n.Write(p)
 	c.s.bytes.Add(int64(n))
 	return err

@@ -14,8 +14,11 @@ const (
 	codeIncomplete = 401 // destination or client id missing
 )
 
-// maxRequest bounds a packet from a client: the longest is a subscription with its filter.
-const maxRequest = 1 << 20
+// What a packet from a client may have: the longest is a subscription with its filter. Who has not logged in says little.
+const (
+	maxRequest = 320 << 10
+	maxLogin   = 16 << 10
+)
 
 // seedSize is the length of the handshake's seed.
 const seedSize = 8

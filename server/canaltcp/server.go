@@ -55,6 +55,7 @@ const (
 	MaxBatchBytes = 8 << 20
 
 	loginTimeout = 30 * time.Second
+	writeTimeout = 30 * time.Second // and a second for each 256 KiB
 	leaveTimeout = 10 * time.Second
 )
 
@@ -75,7 +76,9 @@ type Options struct {
 	// Unfiltered, if not nil, gives what a client of a destination sees that names no filter; nil for all that is captured.
 	Unfiltered func(destination string) canalview.Tables
 
-	MaxConnections int           // further ones are closed at once
+	// MaxConnections is how many clients are let in: further ones are closed at once. Of those a quarter may not have logged in
+	// yet; the one that has taken longest makes room for the next.
+	MaxConnections int
 	Memory         int64         // bytes that the packets being written to all clients may take
 	IdleTimeout    time.Duration // of a connection without a request, when its client names none
 	MemoryUnit     int64         // a get's size counts this many bytes; below zero: it counts events
@@ -91,6 +94,9 @@ type Server struct {
 
 	mu   sync.Mutex
 	uses map[server.Identity]*use
+
+	strangers strangers
+	patience  time.Duration // writeTimeout, but in tests
 
 	connections, refused, requests, bytes atomic.Int64
 }
@@ -115,7 +121,7 @@ func New(o Options) (*Server, error) {
 	if o.MemoryUnit == 0 {
 		o.MemoryUnit = DefaultMemoryUnit
 	}
-	s := &Server{o: o, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+	s := &Server{o: o, patience: writeTimeout, strangers: strangers{most: max(1, o.MaxConnections/4)}, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: sync.Pool{New: func() any { return new([]byte) }}}
 	switch {
 	case o.User == "" && o.Password != "":
 		return nil, errors.New("canal: a password without a user lets everybody in: set canal.user too, or neither")
@@ -182,8 +188,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			_ = n.Close()
 			continue
 		}
+		if s.strangers.add(n) {
+			s.refused.Add(1)
+		}
 		wg.Go(func() {
 			defer s.connections.Add(-1)
+			defer s.strangers.welcome(n)
 			s.serve(ctx, n)
 		})
 	}

@@ -549,45 +549,6 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestHostile: whatever some clients send, another one is served (I9).
-func TestHostile(t *testing.T) {
-	r := newRig(t, Options{MaxConnections: 50})
-	good := r.connect(1001, "")
-	var open []net.Conn
-	for i, p := range [][]byte{
-		{0xff, 0xff, 0xff, 0xff},
-		{0, 0x10, 0, 0, 1},
-		{0, 0, 0, 3, 0x2a, 0xff, 0xff},
-		[]byte("GET / HTTP/1.1\r\n\r\n"),
-		{0, 0, 0, 0},
-		bytes.Repeat([]byte{0}, 1000),
-		canalwire.AppendPacket(nil, canalwire.Get, false, []byte("\x0a\x04shop\x12\x041001")), // before the login
-		canalwire.AppendPacket(nil, canalwire.Authentication, false, []byte{0x0a, 0xff}),
-	} {
-		n := r.dial()
-		open = append(open, n)
-		if _, err := n.Write(p); err != nil {
-			t.Fatal(err)
-		}
-		if i%2 == 0 {
-			_ = n.(*net.TCPConn).CloseWrite()
-		}
-	}
-	for range 100 { // more than are let in
-		n, err := net.Dial("tcp", r.address)
-		r.must(err)
-		open = append(open, n)
-	}
-	r.h.write(200)
-	equal(t, "the good one", r.collect(good, 200), sequence(1, 200, 1))
-	for _, n := range open {
-		_ = n.Close()
-	}
-	if r.tcp.Status().Refused == 0 {
-		t.Error("no connection was refused")
-	}
-}
-
 // TestLazy: a destination is read from the first subscription on.
 func TestLazy(t *testing.T) {
 	r := newRig(t, Options{})
