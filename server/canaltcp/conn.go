@@ -357,7 +357,7 @@ func wait(timeout int64, unit int32) server.Wait {
 // write sends a packet in one piece: some clients take what one read gives for a packet. A client that
 // does not read is given up.
 func (c *conn) write(p []byte) error {
-	_ = c.n.SetWriteDeadline(time.Now().Add(c.s.patience + time.Duration(len(p)>>18)*time.Second))
+	_ = c.n.SetWriteDeadline(time.Now().Add(c.s.o.patience + time.Duration(len(p)>>18)*time.Second))
 	n, err := c.n.Write(p)
 	c.s.bytes.Add(int64(n))
 	return err

@@ -134,8 +134,7 @@ func TestFlood(t *testing.T) {
 
 // TestSlowReader: a client that does not read its answer is given up, and holds up nobody's memory for ever.
 func TestSlowReader(t *testing.T) {
-	r := newRig(t, Options{Memory: 1 << 20})
-	r.tcp.patience = 50 * time.Millisecond
+	r := newRig(t, Options{Memory: 1 << 20, patience: 50 * time.Millisecond})
 	p := r.servePipes()
 	r.h.write(1000)
 	good := r.connect(1001, "")

@@ -82,6 +82,8 @@ type Options struct {
 	Memory         int64         // bytes that the packets being written to all clients may take
 	IdleTimeout    time.Duration // of a connection without a request, when its client names none
 	MemoryUnit     int64         // a get's size counts this many bytes; below zero: it counts events
+
+	patience time.Duration // writeTimeout, but in tests
 }
 
 // Server serves clients. Its methods may be called from any goroutine.
@@ -96,7 +98,6 @@ type Server struct {
 	uses map[server.Identity]*use
 
 	strangers strangers
-	patience  time.Duration // writeTimeout, but in tests
 
 	connections, refused, requests, bytes atomic.Int64
 }
@@ -118,10 +119,13 @@ func New(o Options) (*Server, error) {
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = DefaultIdleTimeout
 	}
+	if o.patience == 0 {
+		o.patience = writeTimeout
+	}
 	if o.MemoryUnit == 0 {
 		o.MemoryUnit = DefaultMemoryUnit
 	}
-	s := &Server{o: o, patience: writeTimeout, strangers: strangers{most: max(1, o.MaxConnections/4)}, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+	s := &Server{o: o, strangers: strangers{most: max(1, o.MaxConnections/4)}, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: sync.Pool{New: func() any { return new([]byte) }}}
 	switch {
 	case o.User == "" && o.Password != "":
 		return nil, errors.New("canal: a password without a user lets everybody in: set canal.user too, or neither")
