@@ -298,6 +298,9 @@ func (r *run) live(steps []step, limit time.Duration) {
 	r.mendAll()
 	stopWriting()
 	wg.Wait()
+	p.Kill() // it may have been ousted
+	r.did["SIGKILLs"]++
+	p = r.start(step{})
 	r.settle(p)
 	if !t.Failed() {
 		p.Stop()
@@ -401,7 +404,7 @@ func (r *run) deed(p *process.Child, s, next step) *process.Child {
 	case "mark":
 		select {
 		case <-p.Ended():
-			if !strings.Contains(p.Log(), "killpoint "+s.mark) {
+			if !strings.Contains(p.Log(), "killpoint "+s.mark) && !r.ousted(p) {
 				t.Errorf("the program ended by itself: %.3000s", tail(p))
 			}
 			r.did["SIGKILLs at a mark"]++
@@ -452,21 +455,35 @@ func (r *run) deed(p *process.Child, s, next step) *process.Child {
 		r.did["SIGTERMs"]++
 	default:
 		time.Sleep(s.wait)
-		r.alive(p)
-		p.Kill()
-		r.did["SIGKILLs"]++
+		if r.alive(p) {
+			p.Kill()
+			r.did["SIGKILLs"]++
+		}
 	}
 	return r.start(next)
 }
 
-// alive fails the test if the program has ended by itself.
-func (r *run) alive(p *process.Child) {
+// alive fails the test if the program has ended by itself, unless a woken zombie has ousted it.
+func (r *run) alive(p *process.Child) bool {
 	r.t.Helper()
 	select {
 	case <-p.Ended():
-		r.t.Fatalf("the program ended by itself: %s", tail(p))
+		if !r.ousted(p) {
+			r.t.Fatalf("the program ended by itself: %s", tail(p))
+		}
+		return false
 	default:
+		return true
 	}
+}
+
+// ousted tells, and counts, that a woken zombie has taken over what the program did.
+func (r *run) ousted(p *process.Child) bool {
+	if !p.Ousted() {
+		return false
+	}
+	r.did["ousted by a zombie"]++
+	return true
 }
 
 func tail(p *process.Child) string {

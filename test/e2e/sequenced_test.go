@@ -121,7 +121,7 @@ func killLoop(t *testing.T, cluster *testenv.KafkaCluster, to target, prefix str
 	p := process.Start(t, r.config)
 	p.AwaitReady()
 	stop := r.writeOn(ws, 40*time.Millisecond)
-	var killed, zombies, fenced, stops, brokerKills, restarts, pauses, moves int
+	var killed, zombies, fenced, ousted, stops, brokerKills, restarts, pauses, moves int
 	upset := 0 // broker that is down or frozen; 0: none
 	mend := func() {}
 	sleep := func(most int) { time.Sleep(time.Duration(rng.IntN(most)) * time.Millisecond) }
@@ -152,9 +152,16 @@ func killLoop(t *testing.T, cluster *testenv.KafkaCluster, to target, prefix str
 			}
 		}
 		sleep(1500)
+		if p.Ousted() {
+			ousted++
+			p = process.Start(t, r.config)
+		}
 		switch k := rng.IntN(10); {
 		case k == 0:
-			p.Stop()
+			p.Signal(syscall.SIGTERM)
+			if code := p.Wait(3 * time.Minute); code != 0 && !p.Ousted() {
+				t.Errorf("exit code %d after SIGTERM", code)
+			}
 			stops++
 			p = process.Start(t, r.config)
 		case k <= 2:
@@ -186,9 +193,11 @@ func killLoop(t *testing.T, cluster *testenv.KafkaCluster, to target, prefix str
 		mend()
 	}
 	stop()
+	p.Kill() // it may have been ousted
+	p = process.Start(t, r.config)
 	r.settle(p)
 	p.Stop()
 	r.verify(to, ws, false)
-	t.Logf("seed %d: %d SIGKILLs, %d zombies woken beside a successor (%d ended by themselves), %d stops; brokers: %d killed, %d restarted, %d frozen, %d leader moves",
-		*seed, killed, zombies, fenced, stops, brokerKills, restarts, pauses, moves)
+	t.Logf("seed %d: %d SIGKILLs, %d zombies woken beside a successor (%d ended by themselves, %d ousted it), %d stops; brokers: %d killed, %d restarted, %d frozen, %d leader moves",
+		*seed, killed+1, zombies, fenced, ousted, stops, brokerKills, restarts, pauses, moves)
 }

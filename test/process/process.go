@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/sink/kafka"
 )
 
 var build struct {
@@ -182,6 +183,17 @@ func tail(s string, n int) string {
 // Log returns what the program has printed so far.
 func (c *Child) Log() string { return c.log.String() }
 
+// Ousted tells whether the program has ended because another process has taken a sink over: a frozen one that is woken may be
+// in the middle of its start, and then it is the newer of the two.
+func (c *Child) Ousted() bool {
+	select {
+	case <-c.done:
+		return strings.Contains(c.log.String(), kafka.ErrFencedOut.Error())
+	default:
+		return false
+	}
+}
+
 // Admin returns the address of health and metrics.
 func (c *Child) Admin() string { return c.admin }
 
@@ -191,10 +203,10 @@ func (c *Child) PID() int { return c.cmd.Process.Pid }
 // Ended is closed when the program has ended.
 func (c *Child) Ended() <-chan struct{} { return c.done }
 
-// Signal sends a signal.
+// Signal sends a signal. A program that has ended gets none.
 func (c *Child) Signal(s os.Signal) {
 	c.t.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
+	if err := c.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		c.t.Fatal(err)
 	}
 }
