@@ -59,6 +59,7 @@ func (s *Store) release(l *lease, why string) {
 	if b := s.balance; b != nil {
 		b.mu.Lock()
 		b.released[l.destination] = false
+		b.turns[l.destination] = false
 		b.mu.Unlock()
 		poke(b.wake)
 	}
@@ -233,9 +234,10 @@ func (b *balance) decide(session int64, targets, owners map[string]int64, names 
 		late := !owned && time.Since(b.unowned[d]) >= b.s.opt.SessionTimeout
 		if released && !ours && (had || late) {
 			delete(b.released, d)
+			released = false
 			poke(b.wake) // join
 		}
-		turns[d] = targets[d] == session || late && !b.declined[d]
+		turns[d] = !released && (targets[d] == session || late && !b.declined[d])
 	}
 	if fmt.Sprint(turns, by) != fmt.Sprint(b.turns, b.by) {
 		b.turns, b.by = turns, by
