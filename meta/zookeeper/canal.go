@@ -39,13 +39,14 @@ type canalView struct {
 
 	// Of the loop alone.
 	taken map[meta.Identity]bool // clients whose nodes are ours
+	since map[string]time.Time   // by path: since when another process lists our address
 	told  map[string]string      // by path: the last warning
 }
 
 func newCanalView(s *Store, o Canal) *canalView {
 	return &canalView{
 		s: s, o: o, open: zk.WorldACL(zk.PermAll), wake: s.hub.listener(), ended: make(chan struct{}),
-		shown: map[string]*lease{}, cursors: map[meta.Identity]*meta.Record{}, taken: map[meta.Identity]bool{}, told: map[string]string{},
+		shown: map[string]*lease{}, cursors: map[meta.Identity]*meta.Record{}, taken: map[meta.Identity]bool{}, since: map[string]time.Time{}, told: map[string]string{},
 	}
 }
 
@@ -184,10 +185,18 @@ func (v *canalView) list(ctx context.Context, dir string) error {
 		}
 		return err
 	}
-	if err == nil && n.stat.EphemeralOwner != s.conn.SessionID() {
-		return errors.New("another process lists this address; should it live, give each its own canal.advertise")
+	if err != nil || n.stat.EphemeralOwner == s.conn.SessionID() {
+		delete(v.since, at)
+		return err
 	}
-	return err
+	// Usually this process's own node, of the session before it was killed.
+	if v.since[at].IsZero() {
+		v.since[at] = time.Now()
+	}
+	if time.Since(v.since[at]) > 2*s.opt.SessionTimeout {
+		return fmt.Errorf("another process lists %s too: give each its own canal.advertise", v.o.Address)
+	}
+	return nil
 }
 
 // running keeps the running node of a destination that this process serves, and removes it where it does not.

@@ -12,8 +12,8 @@ import java.util.Random;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Canal's own client: HOST PORT DESTINATION USER PASSWORD FILTER LAST [SEED]. Prints each row change and each end of a transaction
- * that it has acknowledged, one a line of fields between tabs, until a row of the table LAST has come. With a seed it rolls back
+ * Canal's own client: HOST PORT DESTINATION USER PASSWORD FILTER LAST [SEED], or its cluster client: SERVERS zookeeper DESTINATION
+ * and so on. Prints each row change and each end of a transaction that it has acknowledged, one a line of fields between tabs, until a row of the table LAST has come. With a seed it rolls back
  * and reconnects now and then.
  */
 public class CanalClient {
@@ -33,7 +33,9 @@ public class CanalClient {
   public static void main(String[] args) throws Exception {
     PrintStream out = new PrintStream(new BufferedOutputStream(System.out, 1 << 16), false, StandardCharsets.UTF_8);
     Random random = args.length > 7 ? new Random(Long.parseLong(args[7])) : null;
-    CanalConnector connector = CanalConnectors.newSingleConnector(new InetSocketAddress(args[0], Integer.parseInt(args[1])), args[2], args[3], args[4]);
+    CanalConnector connector = args[1].equals("zookeeper")
+        ? CanalConnectors.newClusterConnector(args[0], args[2], args[3], args[4])
+        : CanalConnectors.newSingleConnector(new InetSocketAddress(args[0], Integer.parseInt(args[1])), args[2], args[3], args[4]);
     connector.connect();
     connector.subscribe(args[5]);
     for (boolean last = false; !last; ) {

@@ -1,0 +1,131 @@
+//go:build integration
+
+package compat
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+// TestCanalsClusterClients proves that Canal's Java cluster clients, unchanged, find whichever of two processes serves their destination by
+// Canal's nodes in ZooKeeper, and follow it when that one is killed: every row comes at least once, and none before one that was
+// committed earlier (I2).
+func TestCanalsClusterClients(t *testing.T) {
+	db, zoo := testenv.MySQL(t, "mysql"), testenv.ZooKeeper(t)
+	schema, name := db.Database(), testenv.Name(t)
+	db.Exec("CREATE TABLE " + schema + ".t (id INT PRIMARY KEY)")
+	db.Exec("CREATE TABLE " + schema + ".last (id INT PRIMARY KEY)")
+	first := 1_000_000_000 + rand.Int64N(1_000_000_000)
+	var configs []string
+	var nodes []*process.Child
+	for i := range 2 {
+		configs = append(configs, fmt.Sprintf(`
+deployment: test
+meta: { zookeeper: { servers: [%q], session_timeout: 4s, root: /binlogmq-test/%s, node: node%d }, save_interval: 200ms }
+canal: { listen: %q, user: canal, password: canal }
+destinations:
+  - name: %s
+    source: { address: %q, user: %s, password: %s, server_id: %d }
+    tables: ["%s.*"]
+`, zoo.Servers[0], name, i, process.FreeAddress(t), name, db.Addr, db.ReplUser, db.ReplPassword, first+int64(i), schema))
+		nodes = append(nodes, process.Start(t, configs[i]))
+	}
+	// owner is the process that serves the destination, and how many rows the client there has acknowledged.
+	owner := func() (int, int64) {
+		for i, n := range nodes {
+			if r, ok := n.Report(); ok && r.Destinations[0].Owner {
+				at := slices.IndexFunc(r.Destinations[0].Sinks, func(k admin.Sink) bool { return k.Name == "1001" })
+				if at >= 0 {
+					return i, r.Destinations[0].Sinks[at].Rows
+				}
+				return i, -1
+			}
+		}
+		return -1, -1
+	}
+	await := func(what string, ended <-chan struct{}, f func(owner int, rows int64) bool) int {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			i, rows := owner()
+			if i >= 0 && f(i, rows) {
+				return i
+			}
+			select {
+			case <-ended:
+				t.Fatalf("waiting for %s: the client has ended", what)
+			default:
+			}
+			if time.Now().After(end) {
+				t.Fatalf("waiting for %s in vain", what)
+			}
+		}
+	}
+	next := 1
+	insert := func(n int) {
+		for range n {
+			db.Exec(fmt.Sprintf("INSERT INTO %s.t VALUES (%d)", schema, next))
+			next++
+		}
+	}
+	for phase, version := range []string{"1.1.8", "1.1.4"} {
+		from := next
+		lines, ended := make(chan [][]byte, 1), make(chan struct{})
+		go func() {
+			defer close(lines)
+			defer close(ended)
+			lines <- java(t, []string{"com.alibaba.otter:canal.client:" + version, "com.alibaba.otter:canal.protocol:" + version}, "CanalClient", nil,
+				zoo.Servers[0], "zookeeper", name, "canal", "canal", `.*\..*`, "last")
+		}()
+		await("the client", ended, func(_ int, rows int64) bool { return rows >= 0 })
+		insert(50)
+		old := await("the first rows", ended, func(_ int, rows int64) bool { return rows > 0 })
+		insert(50)
+		nodes[old].Kill()
+		insert(50)
+		began := time.Now()
+		await("the next owner", ended, func(i int, _ int64) bool { return i != old })
+		took := time.Since(began)
+		nodes[old] = process.Start(t, configs[old])
+		await("the client at the next owner", ended, func(_ int, rows int64) bool { return rows > 0 })
+		insert(50)
+		db.Exec(fmt.Sprintf("INSERT INTO %s.last VALUES (%d)", schema, phase))
+		out, ok := <-lines
+		if !ok {
+			t.FailNow()
+		}
+		repeated := 0
+		for _, r := range readCanalClient(t, out) {
+			if r.Table != "t" {
+				continue
+			}
+			id, err := strconv.Atoi(fmt.Sprint(r.Data["id"]))
+			switch {
+			case err != nil || id > from:
+				t.Fatalf("client %s: row %v, want %d", version, r.Data["id"], from)
+			case id < from:
+				repeated++
+			default:
+				from++
+			}
+		}
+		if from != next {
+			t.Errorf("client %s: rows up to %d, want %d", version, from-1, next-1)
+		}
+		t.Logf("client %s: %d rows, %d of them again; the next process owned the destination %v after the first one was killed", version, next-1, repeated, took.Round(time.Millisecond))
+	}
+	for _, n := range nodes {
+		n.Stop()
+		if strings.Contains(n.Log(), "Canal's nodes in ZooKeeper") {
+			t.Errorf("a fault with Canal's nodes:\n%s", n.Log())
+		}
+	}
+}
