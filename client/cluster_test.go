@@ -50,7 +50,6 @@ type node struct {
 	s       *server.Server
 	src     *source
 	address string
-	stop    func()
 }
 
 func newNode(t *testing.T, m meta.Store, src *source) *node {
