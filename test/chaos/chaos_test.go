@@ -270,8 +270,12 @@ func (r *run) live(steps []step, limit time.Duration) {
 	}
 	p := r.start(steps[0])
 	ctx, stopWriting := context.WithCancel(context.Background())
-	defer stopWriting()
 	var wg sync.WaitGroup
+	defer func() { // also where the test ends early
+		r.mendAll()
+		stopWriting()
+		wg.Wait()
+	}()
 	for _, w := range ws {
 		wg.Go(func() {
 			defer w.close()

@@ -106,7 +106,9 @@ func (r *run) noise() (stop func()) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	return func() { cancel(); <-done }
+	stop = func() { cancel(); <-done }
+	r.t.Cleanup(stop)
+	return stop
 }
 
 // widen gives the tables' topics of a target so many partitions.

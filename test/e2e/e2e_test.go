@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,17 +89,17 @@ func (r *run) writers(large int) []*workload.Writer {
 // write lets each writer commit so many transactions; during runs meanwhile, on the test's goroutine.
 func (r *run) write(ws []*workload.Writer, transactions int, during func()) {
 	r.t.Helper()
-	errs := make(chan error, len(ws))
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	for _, w := range ws {
-		go func() { errs <- w.Run(context.Background(), transactions) }()
+		wg.Go(func() {
+			if err := w.Run(context.Background(), transactions); err != nil {
+				r.t.Error(err)
+			}
+		})
 	}
 	if during != nil {
 		during()
-	}
-	for range ws {
-		if err := <-errs; err != nil {
-			r.t.Error(err)
-		}
 	}
 }
 

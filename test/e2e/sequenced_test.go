@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -93,7 +94,9 @@ func (r *run) writeOn(ws []*workload.Writer, pause time.Duration) (stop func()) 
 			}
 		})
 	}
-	return func() { cancel(); wg.Wait() }
+	stop = func() { cancel(); wg.Wait() }
+	r.t.Cleanup(stop) // before their connections are closed, where the test ends early
+	return stop
 }
 
 // TestSequencedKillLoop proves I4, I5, I7 and I8 with the whole program on three brokers: killed at any instant, frozen and woken
@@ -111,7 +114,9 @@ func TestSequencedKillLoop(t *testing.T) {
 // killLoop kills the program n times while writers write and brokers fail, and then verifies what arrived.
 func killLoop(t *testing.T, cluster *testenv.KafkaCluster, to target, prefix string, n int) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(*seed, 2))
+	name := fnv.New64()
+	name.Write([]byte(t.Name())) // two loops share a database: one server id each
+	rng := rand.New(rand.NewPCG(*seed, name.Sum64()))
 	r := newRun(t, testenv.MySQL(t, "mysql"), to)
 	r.config = strings.Replace(r.config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", 1_000_000_000+rng.IntN(1_000_000_000)), 1)
 	if _, ok := to.(*transactionalTarget); ok { // for which a full ring costs a commit
