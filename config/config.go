@@ -30,7 +30,16 @@ type Destination struct {
 	Ring        Ring     `yaml:"ring"`
 	DetachAfter Duration `yaml:"detach_after"`
 	Sinks       []Sink   `yaml:"sinks"`
+
+	OnLostPosition string `yaml:"on_lost_position"`
 }
+
+// What Destination.OnLostPosition says of a position that the source does not have any more, or never had.
+const (
+	LostStop     = "stop"
+	LostEarliest = "earliest" // go on at the first place of the source's log
+	LostLatest   = "latest"   // or at its end
+)
 
 // Source is the database server of a destination, or its failover group.
 type Source struct {
@@ -292,6 +301,7 @@ func (c *Config) setDefaults() {
 	for i := range c.Destinations {
 		d := &c.Destinations[i]
 		def(&d.Start, "latest")
+		def(&d.OnLostPosition, LostStop)
 		def(&d.Ring.Bytes, 16<<20)
 		def(&d.Ring.Events, 1<<16)
 		def(&d.DetachAfter, Duration(5*time.Second))

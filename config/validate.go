@@ -178,6 +178,11 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	f.tls(path+".source.tls", s.TLS)
 	f.tables(path+".tables", d.Tables)
 	f.start(path+".start", d.Start)
+	if d.OnLostPosition == "snapshot" {
+		f.later(path+".on_lost_position", "on_lost_position: snapshot")
+	} else {
+		f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest)
+	}
 	f.oneOf(path+".schema", d.Schema, "", "information_schema")
 	if d.Ring.Events < 0 {
 		f.add(path+".ring.events", "must be positive")

@@ -173,7 +173,7 @@ func describe(t testing.TB, s *testenv.Server, table *Table) {
 		case "enum", "set":
 			c.Members = strings.Split(strings.TrimSuffix(strings.TrimPrefix(r[1], r[3]+"('"), "')"), "','")
 			for i := range c.Members {
-				c.Members[i] = strings.ReplaceAll(c.Members[i], "''", "'")
+				c.Members[i] = strings.NewReplacer("''", "'", `\\`, `\`).Replace(c.Members[i])
 			}
 		case "uuid":
 			c.Logical = LogicalUUID

@@ -104,6 +104,9 @@ func (c *Column) fraction(name string) string {
 	return name + "(" + strconv.Itoa(digits) + ")"
 }
 
+// memberEscape writes labels as the servers' COLUMN_TYPE does.
+var memberEscape = strings.NewReplacer("'", "''", `\`, `\\`)
+
 func members(name string, labels []string) string {
 	var b strings.Builder
 	b.WriteString(name)
@@ -113,7 +116,7 @@ func members(name string, labels []string) string {
 			b.WriteByte(',')
 		}
 		b.WriteByte('\'')
-		b.WriteString(strings.ReplaceAll(l, "'", "''"))
+		b.WriteString(memberEscape.Replace(l))
 		b.WriteByte('\'')
 	}
 	b.WriteByte(')')

@@ -102,7 +102,9 @@ func showRecord(out io.Writer, cfg *config.Config, id meta.Identity, r *meta.Rec
 	if !configured(cfg, id) {
 		fmt.Fprintf(out, "  note        not in this configuration\n")
 	}
-	fmt.Fprintf(out, "  position    %s:%d\n", c.Position.File, c.Position.Offset)
+	if c.Position.File != "" || c.Position.GTIDs.IsEmpty() {
+		fmt.Fprintf(out, "  position    %s:%d\n", c.Position.File, c.Position.Offset)
+	}
 	if !c.Position.GTIDs.IsEmpty() {
 		fmt.Fprintf(out, "  gtids       %s\n", c.Position.GTIDs)
 	}
@@ -110,6 +112,15 @@ func showRecord(out io.Writer, cfg *config.Config, id meta.Identity, r *meta.Rec
 	fmt.Fprintf(out, "  ordinal     %d\n", c.Ordinal)
 	if c.Progress > 0 {
 		fmt.Fprintf(out, "  progress    %d in the next transaction\n", c.Progress)
+		if !c.Open.IsZero() {
+			fmt.Fprintf(out, "  which is    %s\n", c.Open)
+		}
+	}
+	if c.Done != nil {
+		fmt.Fprintf(out, "  done        %s\n", c.Done.GTIDs)
+		for _, part := range c.Done.Parts {
+			fmt.Fprintf(out, "  done        %d in transaction %s\n", part.Ordinals, part.GTID)
+		}
 	}
 	if s, err := bridge.ParseState(c.State); err != nil {
 		fmt.Fprintf(out, "  state       %v\n", err)

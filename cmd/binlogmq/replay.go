@@ -233,7 +233,10 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 			}
 		}
 	}()
-	if err := srv.AddDestination(d.cfg.Name, g, serverOptions(&old)); err != nil {
+	o := serverOptions(&old)
+	o.Prepare = func(context.Context) (string, error) { return d.at, nil }
+	o.Failed = d.notify
+	if err := srv.AddDestination(d.cfg.Name, g, o); err != nil {
 		return err
 	}
 	names := make([]string, len(sinks))

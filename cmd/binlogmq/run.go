@@ -56,6 +56,13 @@ type destination struct {
 	sinks     []*sinkPart
 	failure         // why it could not begin
 	lost      error // why the lease ended before its time; set at the end
+
+	at        string       // server in whose log the cursors are good, see prepare
+	gone      error        // why the one before could not go on from its position; nil: it could
+	successor *destination // what took its place under the same lease
+
+	mu    sync.Mutex
+	again context.CancelCauseFunc // lets it begin anew
 }
 
 type sinkPart struct {
@@ -200,7 +207,10 @@ func (p *program) parts(d *destination) error {
 	}
 	c.OnLarge(p.governor.large(d.cfg.RowFactor()))
 	d.connector = c
-	if err := p.server.AddDestination(d.cfg.Name, c, serverOptions(d.cfg)); err != nil {
+	o := serverOptions(d.cfg)
+	o.Prepare = func(ctx context.Context) (string, error) { return p.prepare(ctx, d) }
+	o.Failed = d.notify
+	if err := p.server.AddDestination(d.cfg.Name, c, o); err != nil {
 		return err
 	}
 	for j := range d.cfg.Sinks {
@@ -247,13 +257,18 @@ func (p *program) publish(soft, hard context.Context, first []*destination) erro
 	return errors.Join(failures...)
 }
 
-func (p *program) publishDestination(soft, hard context.Context, d *destination) error {
+// publishOnce runs a destination until soft ends or it stops.
+func (p *program) publishOnce(soft, hard context.Context, d *destination) error {
 	fail := func(err error) error {
+		d.notify(err)
 		if soft.Err() != nil {
 			return nil
 		}
 		d.fail(err)
 		return err
+	}
+	if err := p.server.Prepare(soft, d.cfg.Name); err != nil {
+		return fail(err)
 	}
 	if err := p.replayTables(soft, hard, d); err != nil {
 		return fail(err)
@@ -282,6 +297,9 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 				err := p.replaySink(soft, hard, d, i)
 				if err == nil && soft.Err() == nil {
 					err = s.client.Subscribe(soft, filterText(s.cfg))
+				}
+				if err != nil {
+					d.notify(err)
 				}
 				if soft.Err() != nil {
 					return
@@ -364,6 +382,9 @@ func (s *sinkPart) endWithoutSource(ctx context.Context, end func()) <-chan erro
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (p *program) closeSinks(ctx context.Context, d *destination) {
+	if d.successor != nil {
+		d = d.successor
+	}
 	for _, s := range d.sinks {
 		if err := s.sink.Close(ctx); err != nil && ctx.Err() == nil { // a second signal is no fault of the sink
 			p.log.Warn("closing the sink", "destination", d.cfg.Name, "sink", s.cfg.Name, "error", err)
@@ -469,9 +490,12 @@ func positionText(p event.Position) string {
 	if p.File == "" && p.GTIDs.IsEmpty() {
 		return ""
 	}
-	s := fmt.Sprintf("%s:%d", p.File, p.Offset)
-	if !p.GTIDs.IsEmpty() {
-		s += " " + p.GTIDs.String()
+	var s []string
+	if p.File != "" {
+		s = append(s, fmt.Sprintf("%s:%d", p.File, p.Offset))
 	}
-	return s
+	if !p.GTIDs.IsEmpty() {
+		s = append(s, p.GTIDs.String())
+	}
+	return strings.Join(s, " ")
 }

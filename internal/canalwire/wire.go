@@ -51,8 +51,11 @@ func ReadPacket(r io.Reader, limit int) (typ int, body []byte, err error) {
 // firstRead is how much room is made before anything of a packet has come.
 const firstRead = 64 << 10
 
-// readFull reads n bytes. What is said to follow may never come: the room is never more than twice what
-// has, and firstRead.
+// growth is how many times what has come the room for a packet may be.
+const growth = 8
+
+// readFull reads n bytes. What is said to follow may never come: the room is never more than growth times what
+// has, or firstRead.
 func readFull(r io.Reader, n int) ([]byte, error) {
 	b := make([]byte, min(n, firstRead))
 	for have := 0; ; {
@@ -66,7 +69,7 @@ func readFull(r io.Reader, n int) ([]byte, error) {
 			}
 			return nil, err
 		}
-		more := make([]byte, min(n, 2*have))
+		more := make([]byte, min(n, growth*have))
 		copy(more, b)
 		b = more
 	}
@@ -194,8 +197,11 @@ func OpenLength(dst []byte, size int) (_ []byte, from int) {
 
 // CloseLength fills in the length of all that follows from, into the size bytes before it: a varint that is filled up to that size,
 // which every reader of protobuf accepts. The length must be less than 1<<(7*size).
-func CloseLength(dst []byte, from, size int) {
-	n := uint64(len(dst) - from)
+func CloseLength(dst []byte, from, size int) { PutLength(dst, from, size, len(dst)-from) }
+
+// PutLength is CloseLength for a length that is known otherwise.
+func PutLength(dst []byte, from, size, length int) {
+	n := uint64(length)
 	for i := from - size; i < from-1; i++ {
 		dst[i] = byte(n) | 0x80
 		n >>= 7

@@ -2,6 +2,7 @@ package canaltcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -10,8 +11,10 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 	"github.com/binlogmq/binlogmq/server"
@@ -75,7 +78,7 @@ func (c *conn) next(ctx context.Context, packets <-chan packet, d time.Duration)
 // handle greets the client, lets it log in and carries out its requests, one after the other.
 func (c *conn) handle(ctx context.Context, packets <-chan packet) error {
 	seed := newSeed()
-	if err := c.write(appendHandshake(c.out[:0], seed)); err != nil {
+	if err := c.write(appendHandshake(c.out[:0], seed), nil); err != nil {
 		return err
 	}
 	p, err := c.next(ctx, packets, loginTimeout)
@@ -102,7 +105,7 @@ func (c *conn) handle(ctx context.Context, packets <-chan packet) error {
 func (c *conn) login(ctx context.Context, p packet, seed []byte) error {
 	refuse := func(why string) error {
 		c.s.refused.Add(1)
-		_ = c.write(appendAck(c.out[:0], codeFailed, why))
+		_ = c.write(appendAck(c.out[:0], codeFailed, why), nil)
 		return fmt.Errorf("login refused: %s", why)
 	}
 	if p.typ != canalwire.Authentication {
@@ -135,7 +138,7 @@ func (c *conn) login(ctx context.Context, p packet, seed []byte) error {
 			return refuse(err.Error())
 		}
 	}
-	return c.write(appendAck(c.out[:0], 0, ""))
+	return c.write(appendAck(c.out[:0], 0, ""), nil)
 }
 
 // hintClearText says what may be wrong with a password that is no scramble.
@@ -170,12 +173,12 @@ func (c *conn) request(ctx context.Context, p packet) error {
 		if err := c.subscribe(ctx, id, r.filter); err != nil {
 			return c.fail(codeFailed, err)
 		}
-		return c.write(appendAck(c.out[:0], 0, ""))
+		return c.write(appendAck(c.out[:0], 0, ""), nil)
 	case canalwire.Unsubscription:
 		if err := c.unsubscribe(ctx, id); err != nil {
 			return c.fail(codeFailed, err)
 		}
-		return c.write(appendAck(c.out[:0], 0, ""))
+		return c.write(appendAck(c.out[:0], 0, ""), nil)
 	case canalwire.Get:
 		return c.get(ctx, id, r)
 	case canalwire.ClientAck:
@@ -201,7 +204,7 @@ func (c *conn) request(ctx context.Context, p packet) error {
 // fail answers a request that was refused; the connection stays.
 func (c *conn) fail(code int32, err error) error {
 	c.log.Warn("canal: request refused", "error", err)
-	return c.write(appendAck(c.out[:0], code, err.Error()))
+	return c.write(appendAck(c.out[:0], code, err.Error()), nil)
 }
 
 // identity is whom a request is about.
@@ -306,19 +309,57 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 		return err
 	}
 	defer c.s.memory.Release(weight)
-	buf := c.s.buffers.Get().(*[]byte)
-	defer c.s.buffers.Put(buf)
-	*buf = beginMessages(*buf, b.ID)
+	head, tail := c.s.buffer(), c.s.buffer()
+	defer c.s.buffers.Put(head)
+	defer c.s.buffers.Put(tail)
+	*head, *tail = beginMessages(*head, b.ID), (*tail)[:0]
+	err = c.s.encode(head, tail, events)
+	if err == nil {
+		err = endMessages(*head, len(*tail))
+	}
+	if err != nil {
+		return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
+	}
+	return c.write(*head, *tail)
+}
+
+func (s *Server) buffer() *[]byte { return s.buffers.Get().(*[]byte) }
+
+// encode appends the entries of events to head, of many of them the second half to tail, at the same time.
+func (s *Server) encode(head, tail *[]byte, events []*event.Event) error {
+	size := 0
+	for _, e := range events {
+		size += e.Size
+	}
+	half, n := 0, 0
+	for ; half < len(events) && n <= size/2; half++ {
+		n += events[half].Size
+	}
+	if size < worthTwo || half == len(events) {
+		return s.appendEntries(head, events)
+	}
+	var wg sync.WaitGroup
+	var second error
+	wg.Go(func() { second = s.appendEntries(tail, events[half:]) })
+	first := s.appendEntries(head, events[:half])
+	wg.Wait()
+	return cmp.Or(first, second)
+}
+
+// worthTwo is how many bytes of events are worth a second goroutine.
+const worthTwo = 128 << 10
+
+func (s *Server) appendEntries(buf *[]byte, events []*event.Event) error {
 	for _, e := range events {
 		out, from := canalwire.OpenLength(append(*buf, messagesEntry), lengthSize)
-		out, err := c.s.o.Encoder.AppendEntry(out, e)
+		out, err := s.o.Encoder.AppendEntry(out, e)
 		if err != nil {
-			return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
+			return err
 		}
 		canalwire.CloseLength(out, from, lengthSize)
 		*buf = out
 	}
-	return c.write(endMessages(*buf))
+	return nil
 }
 
 // size is what a get's size means. Canal's clients send 1000 when they are told nothing.
@@ -354,12 +395,17 @@ func wait(timeout int64, unit int32) server.Wait {
 	return server.WaitAtMost(time.Duration(timeout) * u)
 }
 
-// write sends a packet in one piece: some clients take what one read gives for a packet. A client that
+// write sends a packet, whose end may stand apart, in one piece: some clients take what one read gives for a packet. A client that
 // does not read is given up.
-func (c *conn) write(p []byte) error {
-	_ = c.n.SetWriteDeadline(time.Now().Add(c.s.o.patience + time.Duration(len(p)>>18)*time.Second))
-	n, err := c.n.Write(p)
-	c.s.bytes.Add(int64(n))
+func (c *conn) write(p, end []byte) error {
+	size := len(p) + len(end)
+	_ = c.n.SetWriteDeadline(time.Now().Add(c.s.o.patience + time.Duration(size>>18)*time.Second))
+	pieces := net.Buffers{p, end}
+	if len(end) == 0 {
+		pieces = pieces[:1]
+	}
+	n, err := pieces.WriteTo(c.n)
+	c.s.bytes.Add(n)
 	return err
 }
 

@@ -2,6 +2,8 @@ package canaltcp
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -123,9 +125,13 @@ const (
 	messagesEntry = 2<<3 | 2       // tag of an entry
 )
 
-// endMessages completes the packet.
-func endMessages(buf []byte) []byte {
-	canalwire.CloseLength(buf, messagesBody, lengthSize)
-	binary.BigEndian.PutUint32(buf, uint32(len(buf)-4))
-	return buf
+// endMessages completes the packet, behind which more bytes of entries follow.
+func endMessages(buf []byte, more int) error {
+	size := len(buf) - 4 + more
+	if size > math.MaxInt32 {
+		return fmt.Errorf("packet of %d bytes, Canal's protocol has room for %d: exclude the table, or write smaller transactions", size, math.MaxInt32)
+	}
+	canalwire.PutLength(buf, messagesBody, lengthSize, len(buf)-messagesBody+more)
+	binary.BigEndian.PutUint32(buf, uint32(size))
+	return nil
 }

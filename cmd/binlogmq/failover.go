@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/binlogmq/binlogmq/bridge"
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/sink"
+)
+
+// The numbers of a destination count what lies in the log of one server. Another server may hold the same transactions in another
+// order, and others between them. Cursors that stand at several places of the old log have no common numbers in the new one, so before
+// anything is read there they are put to one place: what all have done. What one of them has done beyond is kept in its cursor and not
+// handed out to it again. I7: each record is written whole, and from any mixture of old and new ones the next start comes to the same.
+
+// standing is a subscription whose cursor counts for where a destination begins.
+type standing struct {
+	id     meta.Identity
+	record *meta.Record
+	part   *sinkPart     // nil: of a client of Canal's protocol
+	state  *bridge.State // nil: none
+	acked  event.GTIDSet // whole transactions, wherever they lie
+	parts  []event.Part  // and of those only the beginning
+}
+
+// prepare is the destination's server.DestinationOptions.Prepare.
+func (p *program) prepare(ctx context.Context, d *destination) (at string, err error) {
+	end, err := d.connector.End(ctx)
+	if err != nil {
+		return "", err
+	}
+	all, err := p.standings(ctx, d)
+	if err != nil {
+		return "", err
+	}
+	lost := d.gone
+	if lost == nil && elsewhere(all, end.ServerUUID) {
+		if lost, err = p.gather(ctx, d, end, all); err != nil {
+			return "", err
+		}
+	}
+	if lost != nil {
+		if err := p.relocate(ctx, d, end, all, lost); err != nil {
+			return "", err
+		}
+	}
+	d.at = end.ServerUUID
+	return end.ServerUUID, nil
+}
+
+// standings loads the cursors of the destination's sinks and clients.
+func (p *program) standings(ctx context.Context, d *destination) (all []*standing, err error) {
+	ids, err := p.store.List(ctx, d.cfg.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		v := &standing{id: id}
+		if strings.HasPrefix(id.Client, sinkPrefix) {
+			i := slices.IndexFunc(d.sinks, func(s *sinkPart) bool { return s.client.Identity() == id })
+			if i < 0 {
+				continue // not configured any more
+			}
+			v.part = d.sinks[i]
+		}
+		v.record, err = p.store.Load(ctx, id)
+		if errors.Is(err, meta.ErrNotFound) || errors.Is(err, meta.ErrDamaged) {
+			continue // whoever needs it says so
+		}
+		if err == nil && v.part != nil {
+			v.state, err = bridge.ParseState(v.record.Cursor.State)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		v.count()
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// count collects what is acknowledged.
+func (v *standing) count() {
+	c := &v.record.Cursor
+	v.acked = c.Position.GTIDs.Clone()
+	if c.Done != nil {
+		v.acked = v.acked.Union(c.Done.GTIDs)
+		v.parts = slices.Clone(c.Done.Parts)
+	}
+	if c.Progress > 0 {
+		v.parts = append(v.parts, event.Part{GTID: c.Open, Ordinals: c.Progress})
+	}
+	// Of a transaction that was begun a second time the larger part counts.
+	slices.SortStableFunc(v.parts, func(a, b event.Part) int { return int(min(max(b.Ordinals-a.Ordinals, -1), 1)) })
+	var kept []event.Part
+	for _, part := range v.parts {
+		if !v.acked.Contains(part.GTID) && !slices.ContainsFunc(kept, func(k event.Part) bool { return k.GTID == part.GTID }) {
+			kept = append(kept, part)
+		}
+	}
+	v.parts = kept
+}
+
+// elsewhere tells whether a cursor was made in the log of another server, and need not mean the same in this one's.
+func elsewhere(all []*standing, server string) bool {
+	foreign := func(v *standing) bool {
+		if v.record.Cursor.Position.GTIDs.IsEmpty() {
+			return false // the reader says what that means
+		}
+		at := v.record.Cursor.Position.ServerUUID
+		return at != "" && at != server || v.state != nil && v.state.Reconciling != nil && v.state.Reconciling.End != nil && v.state.Reconciling.End.ServerUUID != server
+	}
+	if !slices.ContainsFunc(all, foreign) || slices.ContainsFunc(all, func(v *standing) bool { return v.record.Cursor.Position.GTIDs.IsEmpty() }) {
+		return false
+	}
+	first := &all[0].record.Cursor
+	return slices.ContainsFunc(all, func(v *standing) bool {
+		c := &v.record.Cursor
+		return c.Ordinal != first.Ordinal || !c.Position.GTIDs.Equal(first.Position.GTIDs) || c.Progress > 0 || c.Done != nil || v.state != nil && !v.state.Clean
+	})
+}
+
+// gather puts all cursors to the place that all have reached, in the log of the server that answers now. lost is why that cannot
+// be, where the configuration says what to do then.
+func (p *program) gather(ctx context.Context, d *destination, end event.Position, all []*standing) (lost, err error) {
+	var union event.GTIDSet
+	for _, v := range all {
+		union = union.Union(v.acked)
+		for _, part := range v.parts {
+			if part.GTID.IsZero() {
+				return nil, fmt.Errorf("%s: the cursor stands inside a transaction and does not say in which, since an older version wrote it, and another server answers (%s, not %s): "+
+					"start once with the former server and stop in order, or set a new position with: binlogmq cursor set", v.id, end.ServerUUID, v.record.Cursor.Position.ServerUUID)
+			}
+			union.Add(part.GTID)
+		}
+		if v.unfinished() {
+			return nil, fmt.Errorf("%s: another server answers (%s, not %s): %w; run the configuration of before until the sink has stopped in order (SIGTERM), then change it; "+
+				"or begin anew with `binlogmq cursor new-life --reconcile`", v.id, end.ServerUUID, v.record.Cursor.Position.ServerUUID, bridge.ErrUnfinished)
+		}
+	}
+	// What was published and is not there was lost on the way to this server.
+	if err := d.connector.Holds(ctx, union); err != nil {
+		if d.cfg.OnLostPosition != config.LostStop && errors.Is(err, event.ErrNoPosition) {
+			return err, nil
+		}
+		return nil, err
+	}
+	place := event.Position{GTIDs: common(all), ServerUUID: end.ServerUUID}
+	p.log.Warn("another server answers than the one that was read before: all cursors of the destination begin at one place of its log, and what they have done beyond is passed over",
+		"destination", d.cfg.Name, "server_uuid", end.ServerUUID, "cursors", len(all), "gtids", place.GTIDs.String())
+	return nil, p.put(ctx, all, place)
+}
+
+// unfinished tells whether messages may be stored that were sent under another configuration.
+func (v *standing) unfinished() bool {
+	if v.part == nil || v.state == nil || v.state.Clean || !exact(v.part.cfg) {
+		return false
+	}
+	_, err := bridge.ParseRecipe(v.state.Recipe)
+	return err == nil && v.state.Fingerprint != v.part.bridge.Fingerprint()
+}
+
+// common returns what all have reached.
+func common(all []*standing) event.GTIDSet {
+	set := all[0].record.Cursor.Position.GTIDs
+	for _, v := range all[1:] {
+		set = set.Intersect(v.record.Cursor.Position.GTIDs)
+	}
+	return set.Clone()
+}
+
+// put saves the cursors at a place, above all numbers that they had, with what they have acknowledged beyond it.
+func (p *program) put(ctx context.Context, all []*standing, place event.Position) error {
+	ordinal := int64(0)
+	for _, v := range all {
+		ordinal = max(ordinal, v.record.Cursor.Last())
+	}
+	for _, v := range all {
+		c := &v.record.Cursor
+		if v.state != nil {
+			r, reads := v.part.sink.(sink.Reader)
+			v.state.Elsewhere(c.Last(), exact(v.part.cfg), reads && r.KeepsReadable())
+			text, err := v.state.Encode()
+			if err != nil {
+				return fmt.Errorf("%s: %w", v.id, err)
+			}
+			c.State = text
+		}
+		c.Position, c.Ordinal, c.Progress, c.Open, c.Done = place, ordinal, 0, event.GTID{}, nil
+		c.Position.GTIDs = place.GTIDs.Clone()
+		done := event.Done{GTIDs: v.acked.Subtract(place.GTIDs)}
+		for _, part := range v.parts {
+			if !place.GTIDs.Contains(part.GTID) && !done.GTIDs.Contains(part.GTID) {
+				done.Parts = append(done.Parts, part)
+			}
+		}
+		if !done.GTIDs.IsEmpty() || len(done.Parts) > 0 {
+			c.Done = &done
+		}
+		v.record.SavedAt = time.Now()
+		if err := p.store.Save(ctx, v.id, v.record); err != nil { // I8: only by the owner
+			return err
+		}
+	}
+	return nil
+}
+
+// relocate does what the configuration says of a position that the source does not have.
+func (p *program) relocate(ctx context.Context, d *destination, end event.Position, all []*standing, why error) error {
+	to, policy := end, d.cfg.OnLostPosition
+	first, err := d.connector.Earliest(ctx)
+	if err != nil {
+		return err
+	}
+	if policy == config.LostEarliest {
+		to = first
+	}
+	known, another := true, true // GTIDs tell what is done; the log is another server's
+	for _, v := range all {
+		known = known && !v.record.Cursor.Position.GTIDs.IsEmpty()
+		another = another && v.record.Cursor.Position.ServerUUID != end.ServerUUID
+	}
+	// A log that this server began anew gives other transactions the numbers of before, and MariaDB's number every history alike.
+	known = known && len(all) > 0 && (errors.Is(why, event.ErrPurged) || another && !end.GTIDs.IsMariaDB())
+	p.log.Warn("the position is lost, and the destination goes on where on_lost_position says", "destination", d.cfg.Name, "on_lost_position", policy,
+		"reason", oneLine(why), "file", to.File, "offset", to.Offset, "gtids", to.GTIDs.String(), "done_is_known", known)
+	if !known {
+		ids := make([]meta.Identity, len(all))
+		for i, v := range all {
+			ids[i] = v.id
+		}
+		records, err := move(ctx, p.store, ids, event.Cursor{Position: to})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := p.store.Save(ctx, id, records[id]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	place := event.Position{GTIDs: common(all), ServerUUID: end.ServerUUID}
+	latest := policy == config.LostLatest
+	everyone := true
+	for _, v := range all {
+		if !errors.Is(why, event.ErrPurged) {
+			v.acked = v.acked.Intersect(end.GTIDs)
+			v.parts = slices.DeleteFunc(v.parts, func(part event.Part) bool { return !end.GTIDs.Contains(part.GTID) })
+		}
+		missing := first.GTIDs.Subtract(v.acked)
+		if missing.IsEmpty() && errors.Is(why, event.ErrPurged) {
+			everyone = false
+			continue // it has done what is purged
+		}
+		p.log.Warn("a subscription has lost what lies between", "subscription", v.id.String(), "missing", missing.String())
+		if latest {
+			v.acked, v.parts = end.GTIDs.Clone(), nil
+		}
+	}
+	if !errors.Is(why, event.ErrPurged) {
+		place.GTIDs = place.GTIDs.Intersect(end.GTIDs)
+	}
+	place.GTIDs = place.GTIDs.Union(first.GTIDs)
+	if latest && everyone {
+		place.GTIDs = end.GTIDs.Clone()
+	}
+	return p.put(ctx, all, place)
+}
+
+// restart is why a destination begins anew although nobody asked for it.
+type restart struct{ error }
+
+// notify is the destination's server.DestinationOptions.Failed: it has the destination begin anew if that helps.
+func (d *destination) notify(err error) {
+	gone := errors.Is(err, event.ErrPurged) || errors.Is(err, event.ErrNoPosition)
+	if errors.Is(err, event.ErrAnotherServer) || gone && d.cfg.OnLostPosition != config.LostStop {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.again != nil {
+			d.again(&restart{err})
+		}
+	}
+}
+
+// publishDestination runs a destination until soft ends or it stops. Where that helps it begins anew, with its cursors at a
+// place in the log of the server that answers then.
+func (p *program) publishDestination(soft, hard context.Context, d *destination) error {
+	pause := minRestart
+	for now := d; ; {
+		run, again := context.WithCancelCause(soft)
+		now.mu.Lock()
+		now.again = again
+		now.mu.Unlock()
+		began := time.Now()
+		err := p.publishOnce(run, hard, now)
+		var why *restart
+		if !errors.As(context.Cause(run), &why) || soft.Err() != nil {
+			again(nil)
+			return err
+		}
+		p.log.Warn("the destination begins anew", "destination", d.cfg.Name, "reason", oneLine(why.error), "in", pause)
+		if time.Since(began) > maxRestart {
+			pause = minRestart
+		}
+		select {
+		case <-soft.Done():
+			return err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxRestart)
+		if err := p.server.RemoveDestination(hard, d.cfg.Name); err != nil {
+			return err
+		}
+		p.closeSinks(hard, now)
+		now = &destination{cfg: d.cfg, lease: d.lease, skips: d.skips}
+		if !errors.Is(why.error, event.ErrAnotherServer) {
+			now.gone = why.error
+		}
+		d.successor = now
+		if err := p.parts(now); err != nil {
+			return err
+		}
+		for _, s := range p.seats {
+			if s.cfg == d.cfg {
+				s.begin(now)
+			}
+		}
+	}
+}
+
+// Pauses between beginnings of one destination.
+const (
+	minRestart = 100 * time.Millisecond
+	maxRestart = 15 * time.Second
+)
