@@ -8,9 +8,16 @@
 //	destinations/D/owner              ephemeral: who owns the destination (JSON, for people)
 //	destinations/D/epoch              how many owners there have been; set by each new one
 //	destinations/D/subscriptions/C    the record of client C, as meta.EncodeRecord writes it, compressed when large
+//	destinations/D/canal/C            what a Canal had left of client C when its nodes became ours (JSON, for people)
+//	nodes/SESSION                     ephemeral: a process, its weight and the destinations that it would take (JSON)
 //
-// Names are escaped as meta.Escape does. The tree is our own: what Canal's clients look for
-// (/otter/canal/destinations/...) lies elsewhere and can be served beside it as a view.
+// Names are escaped as meta.Escape does. The tree is our own. What Canal's clients look for (/otter/canal/...) is kept beside
+// it as a view, by whoever has the lease; see internal/canalzk.
+//
+// # Sharing
+//
+// Each process reads what all would take and who owns what, and reckons with one function of that who should; leases decide where two
+// have seen different things. An owner is asked to hand over by its lease; whoever holds it drains, saves and releases.
 //
 // # Lease
 //
@@ -27,7 +34,7 @@
 //
 // # Goroutines
 //
-// A Store owns those of its client, and two for each lease, which end with Release or Close. Calls wait on the caller's
+// A Store owns those of its client, two for each lease, which end with Release or Close, and one each for sharing and for Canal's nodes. Calls wait on the caller's
 // goroutine; one that ctx cuts short leaves a goroutine that ends when ZooKeeper answers or is found
 // to be away.
 package zookeeper
