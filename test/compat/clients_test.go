@@ -31,6 +31,7 @@ var (
 	kafkaClients = []string{"org.apache.kafka:kafka-clients:4.4.0"}
 	pulsarClient = []string{"org.apache.pulsar:pulsar-client:4.1.0"}
 	canal        = []string{"com.alibaba.otter:canal.protocol:1.1.8"}
+	connect      = []string{"org.apache.kafka:connect-json:4.3.0", "org.apache.kafka:connect-transforms:4.3.0", "io.debezium:debezium-connect-plugins:3.6.1.Final", "io.debezium:debezium-connector-common:3.6.1.Final"}
 	// flink-json takes the others from the cluster that it is installed in.
 	flink = []string{"org.apache.flink:flink-json:2.1.0", "org.apache.flink:flink-core:2.1.0", "org.apache.flink:flink-table-common:2.1.0", "org.apache.flink:flink-table-runtime:2.1.0"}
 )

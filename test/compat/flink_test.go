@@ -19,12 +19,16 @@ func TestFlinkConditions(t *testing.T) {
 		// "" is a tombstone.
 		{"a tombstone is passed over", "canal-json", "INT", "", ""},
 		{"a tombstone is passed over", "maxwell", "INT", "", ""},
+		{"a tombstone is passed over", "debezium", "INT", "", ""},
 		{"DDL stops the job", "canal-json", "INT", `{"data":null,"database":"s","isDdl":true,"sql":"ALTER TABLE t ADD c INT","table":"t","type":"ALTER"}`, refused},
 		{"DDL stops the job", "maxwell", "INT", `{"type":"table-alter","database":"s","table":"t","ts":1700000000000,"sql":"ALTER TABLE t ADD c INT"}`, refused},
+		{"DDL stops the job", "debezium", "INT", `{"source":{},"ts_ms":1,"databaseName":"s","schemaName":null,"ddl":"ALTER TABLE t ADD c INT","tableChanges":[]}`, refused},
 		{"CREATE is passed over", "canal-json", "INT", `{"data":null,"database":"s","isDdl":true,"sql":"CREATE TABLE t (v INT)","table":"t","type":"CREATE"}`, ""},
 		{"TINYINT(1) is a number", "canal-json", "TINYINT", canalInsert(`"1"`), "+I 1"},
 		{"TINYINT(1) as BOOLEAN is always false", "canal-json", "BOOLEAN", canalInsert(`"1"`), "+I false"},
 		{"TINYINT(1) as BOOLEAN is always false", "maxwell", "BOOLEAN", maxwellInsert(`1`), "+I false"},
+		{"TINYINT(1) as BOOLEAN is always false", "debezium", "BOOLEAN", debeziumInsert(`1`), "+I false"},
+		{"BIT(1) is a BOOLEAN", "debezium", "BOOLEAN", debeziumInsert(`true`), "+I true"},
 		{"bytes need binary: base64", "canal-json", "BYTES", canalInsert(`"AP+A"`), "+I 00ff80"},
 		{"bytes in latin1 are text", "canal-json", "STRING", canalInsert("\"\\u0000\u00ff\u0080\""), "+I \x00\u00ff\u0080"},
 		{"bytes in latin1 are no BYTES", "canal-json", "BYTES", canalInsert("\"\\u0000\u00ff\u0080\""), refused},
@@ -32,6 +36,19 @@ func TestFlinkConditions(t *testing.T) {
 		{"all digits of a BIGINT UNSIGNED", "maxwell", "DECIMAL(20,0)", maxwellInsert(`18446744073709551615`), "+I 18446744073709551615"},
 		{"BIGINT UNSIGNED is no BIGINT", "canal-json", "BIGINT", canalInsert(`"18446744073709551615"`), refused},
 		{"BIGINT UNSIGNED is no BIGINT", "maxwell", "BIGINT", maxwellInsert(`18446744073709551615`), refused},
+		{"a DECIMAL needs decimal.handling.mode: string or double", "debezium", "DECIMAL(12,2)", debeziumInsert(`"AJY="`), refused},
+		{"all digits of a DECIMAL", "debezium", "DECIMAL(38,10)", debeziumInsert(`"1234567890123456789012345678.0123456789"`), "+I 1234567890123456789012345678.0123456789"},
+		{"all digits of a DECIMAL", "debezium", "DECIMAL(38,10)", debeziumInsert(`1234567890123456789012345678.0123456789`), "+I 1234567890123456789012345678.0123456789"},
+		{"all digits of a BIGINT UNSIGNED", "debezium", "DECIMAL(20,0)", debeziumInsert(`18446744073709551615`), "+I 18446744073709551615"},
+		{"BIGINT UNSIGNED is no BIGINT", "debezium", "BIGINT", debeziumInsert(`18446744073709551615`), refused},
+		{"dates and times are numbers", "debezium", "BIGINT", debeziumInsert(`1704164645123400`), "+I 1704164645123400"},
+		{"dates and times are numbers", "debezium", "DATE", debeziumInsert(`19782`), refused},
+		{"bytes", "debezium", "BYTES", debeziumInsert(`"AP+A"`), "+I 00ff80"},
+		{"a TIMESTAMP is text", "debezium", "STRING", debeziumInsert(`"2024-01-31T10:00:00.500Z"`), "+I 2024-01-31T10:00:00.500Z"},
+		{"messages with schema need schema-include", "debezium", "INT", `{"schema":{},"payload":` + debeziumInsert(`1`) + `}`, refused},
+		{"messages with schema need schema-include", "debezium+schema", "INT", `{"schema":{},"payload":` + debeziumInsert(`1`) + `}`, "+I 1"},
+		{"an update has both rows", "debezium", "INT", `{"before":{"v":null},"after":{"v":1},"op":"u"}`, "-U NULL, +U 1"},
+		{"an update of an unknown row stops the job", "debezium", "INT", `{"before":null,"after":{"v":1},"op":"u"}`, refused},
 		{"a JSON document is text", "canal-json", "STRING", canalInsert(`"{\"a\": [1, 2.50]}"`), `+I {"a": [1, 2.50]}`},
 		{"a JSON document is nested", "maxwell", "STRING", maxwellInsert(`{"a":[1,2.5]}`), `+I {"a":[1,2.5]}`},
 		{"a SET is an array", "maxwell", "ARRAY<STRING>", maxwellInsert(`["x","z"]`), "+I x,z"},
@@ -92,6 +109,10 @@ func TestFlinkConditions(t *testing.T) {
 
 func canalInsert(v string) string {
 	return `{"data":[{"v":` + v + `}],"database":"s","es":1,"isDdl":false,"old":null,"table":"t","ts":1,"type":"INSERT"}`
+}
+
+func debeziumInsert(v string) string {
+	return `{"before":null,"after":{"v":` + v + `},"source":{"db":"s","table":"t"},"op":"c","ts_ms":1}`
 }
 
 func maxwellInsert(v string) string {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestForeignClientsReadStubs proves that what stands for rows above a topic's limit can be read by Kafka's Java client and taken by
-// Flink's parsers of both formats, as rows of the table's own types: the small columns as they are, and the digest that
+// Flink's parsers of the JSON formats, as rows of the table's own types: the small columns as they are, and the digest that
 // the source gives in the place of the large ones.
 func TestForeignClientsReadStubs(t *testing.T) {
 	db, k := testenv.MySQL(t, "mysql"), testenv.Kafka(t)
@@ -32,9 +32,9 @@ destinations:
     tables: [%q]
     sinks:
 `, filepath.Join(t.TempDir(), "meta"), strings.TrimSuffix(table, ".t"), db.Addr, db.ReplUser, db.ReplPassword, table)
-	codecs := []string{"canal-json", "maxwell"}
+	codecs := []string{"canal-json", "maxwell", "debezium"}
 	for _, codec := range codecs {
-		config += fmt.Sprintf("      - name: %s\n        kafka: { brokers: [\"%s\"], topics: { partitions: 1 } }\n        codec: %s\n        canal_json: { binary: base64 }\n        oversize: stub\n        topic: %s\n",
+		config += fmt.Sprintf("      - name: %s\n        kafka: { brokers: [\"%s\"], topics: { partitions: 1 } }\n        codec: %s\n        canal_json: { binary: base64 }\n        debezium: { schemas.enable: false, decimal.handling.mode: string }\n        tombstones: false\n        oversize: stub\n        topic: %s\n",
 			codec, strings.Join(k.Bootstrap, `","`), codec, name+"."+codec)
 	}
 	p := process.Start(t, config)

@@ -29,8 +29,11 @@ type Change struct {
 	Old           map[string]*string // update: what the changed columns held
 }
 
-// Parse reads a message value of the codec canal-json or maxwell.
+// Parse reads a message value of the codec canal-json, maxwell or debezium.
 func Parse(codec string, value []byte) (*Change, error) {
+	if codec == "debezium" {
+		return parseDebezium(value)
+	}
 	var v struct {
 		Database string          `json:"database"`
 		Table    string          `json:"table"`

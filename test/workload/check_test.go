@@ -14,6 +14,24 @@ func moves(op string, id, ver int, old string) string {
 	return fmt.Sprintf(`{"database":"s","table":"moves","type":%q,"data":{"v":1,"id":%d,"ver":%d}%s}`, op, id, ver, old)
 }
 
+// TestParseDebezium: values as the source shows them, of messages with schema and without.
+func TestParseDebezium(t *testing.T) {
+	const payload = `{"before":{"id":1,"n":"ZA==","at":1700000000123456,"v":null},"after":{"id":1,"n":"/w==","at":1700000000123456,"v":"x"},"source":{"db":"s","table":"t"},"op":"u"}`
+	const schema = `{"fields":[{"field":"before"},{"field":"after","fields":[{"field":"id"},{"field":"v"},{"field":"n","name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"2"}},{"field":"at","name":"io.debezium.time.MicroTimestamp"}]}]}`
+	for value, want := range map[string]string{
+		payload: `update s.t at="1700000000123456" id="1" n="/w==" v="x"  n="ZA==" v=NULL `,
+		`{"schema":` + schema + `,"payload":` + payload + `}`: `update s.t at="2023-11-14 22:13:20.123456" id="1" n="-0.01" v="x"  n="1.00" v=NULL `,
+	} {
+		c, err := Parse("debezium", []byte(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%s %s.%s %s %s", c.Op, c.Schema, c.Table, show(c.Data), show(c.Old)); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+	}
+}
+
 // TestCheckerIsNotBlind proves that each fault the checker is for turns it red.
 func TestCheckerIsNotBlind(t *testing.T) {
 	ins, upd2 := moves("insert", 1, 1, ""), moves("update", 1, 2, `,"old":{"ver":1}`)

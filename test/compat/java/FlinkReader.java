@@ -15,6 +15,7 @@ import java.util.Map;
 import org.apache.flink.api.common.serialization.DeserializationSchema;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.formats.json.canal.CanalJsonFormatFactory;
+import org.apache.flink.formats.json.debezium.DebeziumJsonFormatFactory;
 import org.apache.flink.formats.json.maxwell.MaxwellJsonFormatFactory;
 import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
@@ -35,8 +36,9 @@ import org.apache.flink.util.SimpleUserCodeClassLoader;
 import org.apache.flink.util.UserCodeClassLoader;
 
 /**
- * Decodes messages with Flink's formats canal-json and maxwell-json, made by the factories that Flink SQL makes them
- * with, and with all metadata columns that each offers.
+ * Decodes messages with Flink's formats canal-json, maxwell-json and debezium-json, made by the factories that Flink SQL
+ * makes them with, and with all metadata columns that each offers. The format debezium+schema is debezium-json with its
+ * option schema-include.
  *
  * <p>Arguments: FORMAT|TABLE|ROW&lt;...&gt;..., a row type of Flink SQL for each table. Standard input: FORMAT TABLE VALUE
  * lines, the value in base64. Prints one JSON object a message: the rows that it gave, each with its kind, its columns
@@ -79,9 +81,17 @@ public class FlinkReader {
   }
 
   private static Table table(String format, String type) throws Exception {
+    Configuration options = new Configuration();
+    if (format.equals("debezium+schema")) {
+      options.setString("schema-include", "true");
+    }
     DeserializationFormatFactory factory =
-        format.equals("canal-json") ? new CanalJsonFormatFactory() : new MaxwellJsonFormatFactory();
-    DecodingFormat<DeserializationSchema<RowData>> decoding = factory.createDecodingFormat(null, new Configuration());
+        switch (format) {
+          case "canal-json" -> new CanalJsonFormatFactory();
+          case "maxwell" -> new MaxwellJsonFormatFactory();
+          default -> new DebeziumJsonFormatFactory();
+        };
+    DecodingFormat<DeserializationSchema<RowData>> decoding = factory.createDecodingFormat(null, options);
     LogicalType logical = LogicalTypeParser.parse(type, FlinkReader.class.getClassLoader());
     DataType physical = TypeConversions.fromLogicalToDataType(logical);
     List<String> names = new ArrayList<>(DataType.getFieldNames(physical));
