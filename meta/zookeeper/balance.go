@@ -25,7 +25,7 @@ type balance struct {
 
 	mu       sync.Mutex
 	turns    map[string]bool      // destinations that this process is to take now
-	by       map[string]string    // who owns the others, as it names itself
+	by       map[string]owner     // who owns the others
 	changed  chan struct{}        // closed when turns or by change
 	declined map[string]bool      // for good
 	released map[string]bool      // by an operator; true: another process has had it since
@@ -40,7 +40,7 @@ type balance struct {
 func newBalance(s *Store) *balance {
 	return &balance{
 		s: s, wake: s.hub.listener(), ended: make(chan struct{}), changed: make(chan struct{}),
-		turns: map[string]bool{}, declined: map[string]bool{}, released: map[string]bool{}, unowned: map[string]time.Time{},
+		turns: map[string]bool{}, by: map[string]owner{}, declined: map[string]bool{}, released: map[string]bool{}, unowned: map[string]time.Time{},
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *Store) release(l *lease, why string) {
 }
 
 // turn says whether the destination is this process's to take, else who owns it; changed is closed when that may have changed.
-func (b *balance) turn(destination string) (mine bool, by string, changed <-chan struct{}) {
+func (b *balance) turn(destination string) (mine bool, by owner, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.turns[destination], b.by[destination], b.changed
@@ -80,9 +80,13 @@ func (b *balance) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil, away(err):
+		case err == nil:
 			b.told = ""
-		case b.told != err.Error():
+		case b.told == err.Error():
+		case away(err):
+			b.told = err.Error()
+			b.s.log.Warn("no destination can be taken yet", "error", b.s.explain(err, b.s.opt.Root))
+		default:
 			b.told = err.Error()
 			b.s.log.Error("the destinations cannot be shared out", "error", err)
 		}
@@ -192,8 +196,8 @@ func (s *Store) readMembers(ctx context.Context) (members []member, err error) {
 }
 
 // readOwners reads whose session owns each of this process's destinations, and how it names itself.
-func (s *Store) readOwners(ctx context.Context) (sessions map[string]int64, names map[string]string, err error) {
-	sessions, names = map[string]int64{}, map[string]string{}
+func (s *Store) readOwners(ctx context.Context) (sessions map[string]int64, owners map[string]owner, err error) {
+	sessions, owners = map[string]int64{}, map[string]owner{}
 	for _, d := range s.opt.Destinations {
 		n, _, err := s.watched(ctx, s.owner(d))
 		if errors.Is(err, zk.ErrNoNode) {
@@ -202,17 +206,17 @@ func (s *Store) readOwners(ctx context.Context) (sessions map[string]int64, name
 		if err != nil {
 			return nil, nil, s.explain(err, s.owner(d))
 		}
-		sessions[d], names[d] = n.stat.EphemeralOwner, parseOwner(n.data).Node
+		sessions[d], owners[d] = n.stat.EphemeralOwner, parseOwner(n.data)
 	}
-	return sessions, names, nil
+	return sessions, owners, nil
 }
 
 // decide notes what this process is to take.
-func (b *balance) decide(session int64, targets, owners map[string]int64, names map[string]string) {
+func (b *balance) decide(session int64, targets, owners map[string]int64, names map[string]owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	turns := map[string]bool{}
-	by := map[string]string{}
+	by := map[string]owner{}
 	for _, d := range b.s.opt.Destinations {
 		owner, owned := owners[d]
 		ours := owned && owner == session

@@ -196,8 +196,8 @@ func (s *Store) Acquire(ctx context.Context, destination string) (meta.Lease, er
 		if s.balance != nil {
 			mine, by, changed := s.balance.turn(destination)
 			if !mine {
-				if by != "" {
-					waiting(by, 0)
+				if by.Node != "" {
+					waiting(by.Node, by.Epoch)
 				}
 				if err := s.await(ctx, changed, nil); err != nil {
 					return nil, err
