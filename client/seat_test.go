@@ -1,0 +1,142 @@
+//go:build integration
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/binlogmq/binlogmq/codec/codectest"
+	"github.com/binlogmq/binlogmq/internal/canalzk"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/meta"
+)
+
+// TestOneWorksAsTheClient: of the processes with one client id one works, found by Canal's nodes; another takes its place 5 s after it
+// has gone, or at an operator's order.
+func TestOneWorksAsTheClient(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, &meta.Memory{}, &source{table: codectest.Shop(t), n: 3})
+	n.serve()
+	servers := testenv.ZooKeeper(t).Servers
+	conn, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLog{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	root := fmt.Sprintf("/binlogmq-test-client-%d", time.Now().UnixNano())
+	running := canalzk.ClientRunning(root, "shop", DefaultClientID)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	open := func() *Cluster {
+		t.Helper()
+		c, err := NewCluster(ClusterOptions{
+			TCPOptions: TCPOptions{Destination: "shop"}, ZooKeeper: servers, Root: root, SessionTimeout: 10 * time.Second, Retries: -1, RetryInterval: 10 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+		return c
+	}
+	read := func(c *Cluster) {
+		t.Helper()
+		var got []string
+		for len(got) < 3 {
+			m, err := c.GetWithoutAck(ctx, 100, Wait(time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, ids(t, m)...)
+		}
+		if strings.Join(got, " ") != "1 2 3" {
+			t.Errorf("rows %v", got)
+		}
+	}
+	a, b := open(), open()
+	short, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+	err = a.Connect(short)
+	stop()
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("connected without a server: %v", err)
+	}
+	// The server is on the list, and later runs.
+	list := canalzk.DestinationCluster(root, "shop")
+	for i := 1; i <= len(list); i++ {
+		if i == len(list) || list[i] == '/' {
+			if _, err := conn.Create(list[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := conn.Create(list+"/"+n.address, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Connect(ctx), a.Subscribe(ctx, "")); err != nil {
+		t.Fatal(err)
+	}
+	read(a)
+	data, stat, err := conn.Get(running)
+	r, perr := canalzk.ParseRunning(data)
+	if err != nil || perr != nil || !r.Active || r.ClientID == nil || *r.ClientID != DefaultClientID || !strings.Contains(r.Address, "127.0.0.1:") || stat.EphemeralOwner == 0 {
+		t.Fatalf("the client's running node: %s, %v", data, err)
+	}
+	if _, err := conn.Create(canalzk.Running(root, "shop"), canalzk.RunningData{Active: true, Address: n.address}.Encode(), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+
+	// The second waits, and comes 5 s after the first has gone.
+	connected := make(chan error, 1)
+	go func() { connected <- b.Connect(ctx) }()
+	select {
+	case err := <-connected:
+		t.Fatalf("two work as one client (%v)", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	left := time.Now()
+	if err := a.Disconnect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-connected; err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(left); took < takeoverDelay {
+		t.Errorf("took over after %v", took)
+	}
+	if err := b.Subscribe(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	read(b) // again: nothing is acknowledged
+
+	// An operator's order: the next call waits until it is this process's turn again, here since nobody else wants it.
+	if _, err := conn.Set(running, []byte(`{"active":false,"address":"x","clientId":1001}`), -1); err != nil {
+		t.Fatal(err)
+	}
+	for b.seat.mine == 0 || len(b.seat.changed) == 0 { // the watch
+		time.Sleep(time.Millisecond)
+		if ctx.Err() != nil {
+			t.Fatal("no watch")
+		}
+	}
+	read(b)
+	// A node that somebody deletes is made anew at once.
+	if err := conn.Delete(running, -1); err != nil {
+		t.Fatal(err)
+	}
+	for len(b.seat.changed) == 0 {
+		time.Sleep(time.Millisecond)
+		if ctx.Err() != nil {
+			t.Fatal("no watch")
+		}
+	}
+	read(b)
+	if there, _, err := conn.Exists(running); err != nil || !there {
+		t.Errorf("the running node is gone (%v)", err)
+	}
+}
