@@ -10,6 +10,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/canaljson"
 	"github.com/binlogmq/binlogmq/codec/codectest"
+	"github.com/binlogmq/binlogmq/codec/debezium"
 	"github.com/binlogmq/binlogmq/codec/maxwell"
 )
 
@@ -30,7 +31,9 @@ func TestDocs(t *testing.T) {
 	mw, err2 := maxwell.New(maxwell.Defaults())
 	mwFull, err3 := maxwell.New(full)
 	mwArray, err4 := maxwell.New(array)
-	for _, err := range []error{err1, err2, err3, err4} {
+	dbz, err5 := debezium.New(debezium.Options{Name: "shopdb"})
+	dbzFull, err6 := debezium.New(debezium.Options{Name: "shopdb", Schemas: true})
+	for _, err := range []error{err1, err2, err3, err4, err5, err6} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +59,12 @@ func TestDocs(t *testing.T) {
 		"maxwell key":       func() ([]byte, error) { return mw.AppendKey(nil, x, []int{0, 1}) },
 		"maxwell array key": func() ([]byte, error) { return mwArray.AppendKey(nil, x, []int{0, 1}) },
 		"maxwell ddl":       func() ([]byte, error) { return mw.AppendDDL(nil, ddl) },
+		"debezium update":   func() ([]byte, error) { return dbz.AppendRow(nil, update) },
+		"debezium key":      func() ([]byte, error) { return dbz.AppendKey(nil, update, tab.Key) },
+		"debezium full key": func() ([]byte, error) { return dbzFull.AppendKey(nil, update, tab.Key) },
+		"debezium ddl":      func() ([]byte, error) { return dbz.AppendDDL(nil, ddl) },
+		"debezium ddl key":  func() ([]byte, error) { return dbz.AppendDDLKey(nil, ddl), nil },
+		"debezium stub":     func() ([]byte, error) { return dbz.AppendStub(nil, large, nil, 10000) },
 	} {
 		out, err := f()
 		if err != nil || !strings.Contains(string(doc), string(out)) {
