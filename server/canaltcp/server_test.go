@@ -38,7 +38,7 @@ type history struct {
 	err  error
 }
 
-func newHistory(t *testing.T) *history {
+func newHistory(t testing.TB) *history {
 	h := &history{table: codectest.Shop(t), more: make(chan struct{})}
 	other := *codectest.Shop(t)
 	other.Name = "other"
@@ -110,14 +110,14 @@ func (h *history) transaction(n int64) []*event.Event {
 }
 
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	h       *history
 	s       *server.Server
 	tcp     *Server
 	address string
 }
 
-func newRig(t *testing.T, o Options) *rig {
+func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, h: newHistory(t), s: server.New(server.Options{SaveInterval: time.Second})}
 	keys, err := canaljson.New(canaljson.Options{})

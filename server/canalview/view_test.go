@@ -32,3 +32,29 @@ func TestWithoutEmpty(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// FuzzWithoutEmpty: nothing but pairs of a Begin and the End behind it is left out, and never everything.
+func FuzzWithoutEmpty(f *testing.F) {
+	f.Add([]byte{0, 3, 0, 1, 3, 0, 3})
+	f.Fuzz(func(t *testing.T, kinds []byte) {
+		var events []*event.Event
+		for _, k := range kinds {
+			events = append(events, &event.Event{Kind: event.Begin + event.Kind(k%4)})
+		}
+		got := WithoutEmpty(events)
+		at := 0
+		for i := 0; i < len(events); i++ {
+			if at < len(got) && got[at] == events[i] {
+				at++
+				continue
+			}
+			if i+1 == len(events) || events[i].Kind != event.Begin || events[i+1].Kind != event.End {
+				t.Fatalf("event %d of %v is missing", i, kinds)
+			}
+			i++
+		}
+		if at != len(got) || len(got) == 0 && len(events) > 0 {
+			t.Fatalf("%d of %d events are left of %v", len(got), len(events), kinds)
+		}
+	})
+}
