@@ -10,6 +10,8 @@ type imagePlan struct {
 	widths []int32 // one a column, as Column.width
 	runs   []run   // a full image without NULLs, for walking past it
 	jsons  int     // number of JSON columns
+
+	virtual []int // the columns that are Virtual
 }
 
 // A run is a number of bytes to skip and then, unless prefix is 0, a value
@@ -35,7 +37,7 @@ type run struct {
 //   - SQLType, but only for temporals from before MySQL 5.6 and MariaDB's
 //     mysql56_temporal_format (types 7, 11 and 12): "datetime", "time(3)" or the
 //     like, since the log does not tell how many digits, and so bytes, MariaDB's have;
-//   - Logical for MariaDB's UUID, INET4 and INET6 columns, which the log shows as BINARY.
+//   - Logical for MariaDB's UUID, INET4 and INET6 columns, which the log shows as BINARY, and its VECTOR, which it shows as VARBINARY.
 //
 // An error names schema, table, column and type code.
 func (t *Table) Compile() error {
@@ -48,6 +50,9 @@ func (t *Table) Compile() error {
 			return fmt.Errorf("table %s.%s: column %d %q: type code %d: %w", t.Schema, t.Name, i+1, c.Name, c.Type, err)
 		}
 		plan.widths[i] = c.width
+		if c.Virtual != VirtualNone {
+			plan.virtual = append(plan.virtual, i)
+		}
 		if c.Type == TypeJSON {
 			plan.jsons++
 		}
@@ -223,6 +228,12 @@ func (c *Column) logical() error {
 	case LogicalINET6:
 		class, size = ClassINET6, 16
 	}
+	if c.Logical == LogicalVector {
+		if c.Class != ClassVarbinary || c.compressed || c.Meta%4 != 0 {
+			return fmt.Errorf("information_schema says vector, but the log shows type %d of %d bytes: the table was altered since", c.Type, c.Meta)
+		}
+		c.Class = ClassVector
+	}
 	if size > 0 {
 		if c.Type != TypeString || c.Meta != size {
 			return fmt.Errorf("information_schema says %s, but the log shows type %d of %d bytes: the table was altered since", c.Logical, c.Type, c.Meta)
@@ -248,6 +259,8 @@ func (l Logical) String() string {
 		return "inet4"
 	case LogicalINET6:
 		return "inet6"
+	case LogicalVector:
+		return "vector"
 	}
 	return ""
 }

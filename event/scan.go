@@ -165,12 +165,27 @@ func (s *Scanner) Next() bool {
 			return s.fail(err)
 		}
 	}
+	for _, i := range s.table.image.virtual {
+		s.distrust(i)
+	}
 	i := int64(s.next)
 	s.next++
 	s.row.Ordinal = e.Ordinal + i
 	s.row.Index = e.Index + i
 	s.row.Last = e.Last && s.next == e.Rows
 	return true
+}
+
+// distrust marks column i as absent where the images do not tell what it holds (I3).
+func (s *Scanner) distrust(i int) {
+	for _, values := range [2][]Value{s.row.Before, s.row.After} {
+		if values != nil && values[i].state == stateNull && values[i].col.Virtual == VirtualNull {
+			values[i].state = stateAbsent
+		}
+	}
+	if s.row.Op == Update && s.row.After[i].state == stateAbsent {
+		s.row.Before[i].raw, s.row.Before[i].state = nil, stateAbsent
+	}
 }
 
 // fail stops the walk with an error that says where it stopped.

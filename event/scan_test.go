@@ -172,6 +172,48 @@ func TestScannerTellsAbsentFromNull(t *testing.T) {
 	}
 }
 
+// TestI3VirtualColumns proves that what MariaDB does not say of a VIRTUAL column is absent, not what it was before, and not NULL.
+func TestI3VirtualColumns(t *testing.T) {
+	for _, c := range []struct {
+		virtual Virtual
+		op      Op
+		images  Images
+		raw     []byte
+		want    string
+	}{
+		// The after image lacks it: plain columns did not change, of the virtual one nobody knows.
+		{VirtualNone, Update, Images{Before: []byte{3}, After: []byte{1}}, []byte{0, 1, 2, 0, 3}, "1|2 > 3|-"},
+		{VirtualLogged, Update, Images{Before: []byte{3}, After: []byte{1}}, []byte{0, 1, 2, 0, 3, 0, 4, 5, 0, 6}, "1|- > 3|- 4|- > 6|-"},
+		{VirtualLogged, Update, Images{Before: []byte{3}, After: []byte{3}}, []byte{0, 1, 2, 2, 3}, "1|2 > 3|NULL"},
+		{VirtualLogged, Delete, Images{Before: []byte{3}}, []byte{0, 1, 2}, "1|2"},
+		{VirtualNull, Insert, Images{After: []byte{3}}, []byte{2, 1, 0, 2, 3}, "1|- 2|3"},
+		{VirtualNull, Update, Images{Before: []byte{3}, After: []byte{3}}, []byte{0, 1, 2, 2, 3}, "1|- > 3|-"},
+		{VirtualNull, Delete, Images{Before: []byte{3}}, []byte{2, 1}, "1|-"},
+	} {
+		table := compiled(t, Column{Type: TypeTiny}, Column{Type: TypeTiny, Virtual: c.virtual})
+		rows := uint32(1 + strings.Count(c.want, " "))
+		if c.op == Update {
+			rows = uint32(strings.Count(c.want, ">"))
+		}
+		var s Scanner
+		s.Reset(&Event{Kind: Rows, Op: c.op, Table: table, Rows: rows, Images: c.images, Raw: c.raw})
+		var got []string
+		for s.Next() {
+			for i, values := range [][]Value{s.Row().Before, s.Row().After} {
+				if c.op == Update && i == 1 {
+					got = append(got, ">")
+				}
+				if values != nil {
+					got = append(got, rowText(t, values))
+				}
+			}
+		}
+		if s.Err() != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%d %s: got %q, %v; want %q", c.virtual, c.op, got, s.Err(), c.want)
+		}
+	}
+}
+
 // TestI3ScannerRefusesWhatItCannotRead proves that no event is read in part.
 func TestI3ScannerRefusesWhatItCannotRead(t *testing.T) {
 	table := compiled(t, Column{Name: "id", Type: TypeLong}, Column{Name: "name", Type: TypeVarchar, Meta: 300, Charset: "utf8mb4"})

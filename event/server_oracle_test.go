@@ -181,6 +181,10 @@ func describe(t testing.TB, s *testenv.Server, table *Table) {
 			c.Logical = LogicalINET4
 		case "inet6":
 			c.Logical = LogicalINET6
+		case "vector":
+			if c.Type == TypeVarchar { // MariaDB
+				c.Logical = LogicalVector
+			}
 		}
 	}
 }

@@ -17,6 +17,8 @@ func DerivedSQLType(c *Column) string {
 		return c.number("tinyint(1)")
 	case LogicalUUID, LogicalINET4, LogicalINET6:
 		return c.Logical.String()
+	case LogicalVector:
+		return "vector(" + strconv.Itoa(int(c.Meta)/4) + ")"
 	}
 	binary := c.Charset == "binary" || c.Charset == "" && c.Collation == 63
 	length := func(text, bin string, bytes int) string {
@@ -105,7 +107,7 @@ func (c *Column) fraction(name string) string {
 }
 
 // memberEscape writes labels as the servers' COLUMN_TYPE does.
-var memberEscape = strings.NewReplacer("'", "''", `\`, `\\`)
+var memberEscape = strings.NewReplacer("'", "''", `\`, `\\`, "\x00", `\0`, "\n", `\n`, "\r", `\r`)
 
 func members(name string, labels []string) string {
 	var b strings.Builder

@@ -41,6 +41,7 @@ type Column struct {
 	Members   []string // ENUM and SET: labels in UTF-8
 	SQLType   string   // declared type, e.g. "varchar(20)" or "int unsigned": from information_schema, else derived
 	Logical   Logical  // what information_schema knows beyond the TABLE_MAP; LogicalNone = as the type says
+	Virtual   Virtual  // how far row images can be believed of a column that MariaDB computes; VirtualNone = like any other
 
 	// Set by Compile.
 	Class      Class
@@ -55,12 +56,28 @@ type Logical uint8
 
 // Logical types.
 const (
-	LogicalNone  Logical = iota
-	LogicalBool          // tinyint(1)
-	LogicalJSON          // MariaDB JSON: longtext
-	LogicalUUID          // MariaDB
-	LogicalINET4         // MariaDB
-	LogicalINET6         // MariaDB
+	LogicalNone   Logical = iota
+	LogicalBool           // tinyint(1)
+	LogicalJSON           // MariaDB JSON: longtext
+	LogicalUUID           // MariaDB
+	LogicalINET4          // MariaDB
+	LogicalINET6          // MariaDB
+	LogicalVector         // MariaDB: varbinary
+)
+
+// Virtual says how far row images can be believed of a VIRTUAL column of MariaDB. MySQL logs such columns like all others.
+type Virtual uint8
+
+const (
+	// VirtualNone is any other column.
+	VirtualNone Virtual = iota
+
+	// VirtualLogged is one whose values in images are right; but that the after image of an update lacks it, as with
+	// binlog_row_image=FULL_NODUP, does not mean that it is unchanged. A [Scanner] then shows it as absent from both images.
+	VirtualLogged
+
+	// VirtualNull is one of MariaDB before 10.5, which logs NULL for it whatever it is. A [Scanner] shows that as absent.
+	VirtualNull
 )
 
 // Class groups column types by how a value is written as text.
@@ -88,7 +105,7 @@ const (
 	ClassSet                        // SET
 	ClassJSON                       // MySQL's binary JSON
 	ClassGeometry                   // 4-byte SRID and WKB
-	ClassVector                     // MySQL VECTOR: float32 little-endian
+	ClassVector                     // VECTOR: float32 little-endian
 	ClassUUID                       // MariaDB UUID
 	ClassINET4                      // MariaDB INET4
 	ClassINET6                      // MariaDB INET6

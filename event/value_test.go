@@ -126,6 +126,7 @@ func TestValueText(t *testing.T) {
 
 		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "00112233445566778899aabbccddee", "00112233-4455-6677-8899-aabbccddee00"},
 		{Column{Type: TypeString, Meta: 4, Charset: "binary", Logical: LogicalINET4}, "0a", "10.0.0.0"},
+		{Column{Type: TypeVarchar, Meta: 12, Charset: "binary", Logical: LogicalVector}, "0000c03f 00008ec1 00000000", "[1.5,-17.75,0]"},
 		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "", "::"},
 		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "00000000000000000000ffff01020304", "::ffff:1.2.3.4"},
 		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalINET6}, "fe80000000000000000000000000 0001", "fe80::1"},
@@ -393,6 +394,9 @@ func TestI6CompileRefusesToGuess(t *testing.T) {
 		{Column{Type: TypeBlob, Charset: "binary"}, "length prefix"},
 		{Column{Type: TypeTime2, Meta: 7}, "fraction digits"},
 		{Column{Type: TypeVarchar, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "uuid"},
+		{Column{Type: TypeString, Meta: 12, Charset: "binary", Logical: LogicalVector}, "vector"},
+		{Column{Type: TypeVarchar, Meta: 12, Charset: "latin1", Logical: LogicalVector}, "vector"},
+		{Column{Type: TypeVarchar, Meta: 10, Charset: "binary", Logical: LogicalVector}, "vector"},
 		{Column{Type: TypeString, Meta: 15, Charset: "binary", Logical: LogicalINET6}, "altered"},
 	} {
 		c.column.Name = "price"
@@ -432,9 +436,10 @@ func TestDerivedSQLType(t *testing.T) {
 		{Column{Type: TypeBit, Meta: 10}, "bit(10)"},
 		{Column{Type: TypeBlob, Meta: 4, Charset: "utf8mb4"}, "longtext"},
 		{Column{Type: TypeBlob, Meta: 1, Charset: "binary"}, "tinyblob"},
-		{Column{Type: TypeEnum, Meta: 1, Members: []string{"a", "it's"}}, "enum('a','it''s')"},
+		{Column{Type: TypeEnum, Meta: 1, Members: []string{"a", "it's", "b\\\n\x00\r"}}, `enum('a','it''s','b\\\n\0\r')`},
 		{Column{Type: TypeSet, Meta: 1, Members: []string{"a"}}, "set('a')"},
 		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "uuid"},
+		{Column{Type: TypeVarchar, Meta: 12, Charset: "binary", Logical: LogicalVector}, "vector(3)"},
 		{Column{Type: TypeJSON, Meta: 4}, "json"},
 	} {
 		table := compiled(t, c.column)
