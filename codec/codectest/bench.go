@@ -19,7 +19,7 @@ func Benchmark(b *testing.B, e *event.Event, encode func([]byte, *event.Row) ([]
 	b.SetBytes(int64(len(e.Raw) / int(e.Rows)))
 	b.ReportAllocs()
 	b.ResetTimer()
-	cpu := cpuTime()
+	cpu := CPUTime()
 	for n := 0; n < b.N; {
 		s.Reset(e)
 		for n < b.N && s.Next() {
@@ -34,7 +34,7 @@ func Benchmark(b *testing.B, e *event.Event, encode func([]byte, *event.Row) ([]
 			b.Fatal(s.Err())
 		}
 	}
-	if cpu = cpuTime() - cpu; cpu > 0 {
+	if cpu = CPUTime() - cpu; cpu > 0 {
 		b.ReportMetric(float64(b.N)/cpu.Seconds(), "rows/cpu-s")
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")

@@ -309,24 +309,22 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 		return err
 	}
 	defer c.s.memory.Release(weight)
-	head, tail := c.s.buffer(), c.s.buffer()
-	defer c.s.buffers.Put(head)
-	defer c.s.buffers.Put(tail)
-	*head, *tail = beginMessages(*head, b.ID), (*tail)[:0]
-	err = c.s.encode(head, tail, events)
+	head, tail, err := c.s.encode(beginMessages(c.s.buffers.get(), b.ID), events)
+	defer func() {
+		c.s.buffers.put(head)
+		c.s.buffers.put(tail)
+	}()
 	if err == nil {
-		err = endMessages(*head, len(*tail))
+		err = endMessages(head, len(tail))
 	}
 	if err != nil {
 		return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
 	}
-	return c.write(*head, *tail)
+	return c.write(head, tail)
 }
 
-func (s *Server) buffer() *[]byte { return s.buffers.Get().(*[]byte) }
-
 // encode appends the entries of events to head, of many of them the second half to tail, at the same time.
-func (s *Server) encode(head, tail *[]byte, events []*event.Event) error {
+func (s *Server) encode(head []byte, events []*event.Event) (_, tail []byte, _ error) {
 	size := 0
 	for _, e := range events {
 		size += e.Size
@@ -336,30 +334,31 @@ func (s *Server) encode(head, tail *[]byte, events []*event.Event) error {
 		n += events[half].Size
 	}
 	if size < worthTwo || half == len(events) {
-		return s.appendEntries(head, events)
+		head, err := s.appendEntries(head, events)
+		return head, nil, err
 	}
 	var wg sync.WaitGroup
 	var second error
-	wg.Go(func() { second = s.appendEntries(tail, events[half:]) })
-	first := s.appendEntries(head, events[:half])
+	wg.Go(func() { tail, second = s.appendEntries(s.buffers.get(), events[half:]) })
+	head, first := s.appendEntries(head, events[:half])
 	wg.Wait()
-	return cmp.Or(first, second)
+	return head, tail, cmp.Or(first, second)
 }
 
 // worthTwo is how many bytes of events are worth a second goroutine.
 const worthTwo = 128 << 10
 
-func (s *Server) appendEntries(buf *[]byte, events []*event.Event) error {
+func (s *Server) appendEntries(buf []byte, events []*event.Event) ([]byte, error) {
 	for _, e := range events {
-		out, from := canalwire.OpenLength(append(*buf, messagesEntry), lengthSize)
+		out, from := canalwire.OpenLength(append(buf, messagesEntry), lengthSize)
 		out, err := s.o.Encoder.AppendEntry(out, e)
 		if err != nil {
-			return err
+			return buf, err
 		}
 		canalwire.CloseLength(out, from, lengthSize)
-		*buf = out
+		buf = out
 	}
-	return nil
+	return buf, nil
 }
 
 // size is what a get's size means. Canal's clients send 1000 when they are told nothing.

@@ -91,8 +91,8 @@ type Server struct {
 	o      Options
 	hash   [sha1.Size]byte
 	memory *semaphore.Weighted
-	// buffers are for packets of entries. Only who holds a part of memory has one, and what lies idle is the garbage collector's (I9).
-	buffers sync.Pool
+	// buffers are for packets of entries. Only who holds a part of memory has one; an eighth as much may lie idle (I9).
+	buffers buffers
 
 	mu   sync.Mutex
 	uses map[server.Identity]*use
@@ -125,7 +125,7 @@ func New(o Options) (*Server, error) {
 	if o.MemoryUnit == 0 {
 		o.MemoryUnit = DefaultMemoryUnit
 	}
-	s := &Server{o: o, strangers: strangers{most: max(1, o.MaxConnections/4)}, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+	s := &Server{o: o, strangers: strangers{most: max(1, o.MaxConnections/4)}, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: buffers{most: int(o.Memory / 8)}}
 	switch {
 	case o.User == "" && o.Password != "":
 		return nil, errors.New("canal: a password without a user lets everybody in: set canal.user too, or neither")
