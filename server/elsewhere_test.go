@@ -1,0 +1,242 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+)
+
+const uuid2 = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+// TestDoneI7: what a cursor says is done of transactions behind its position is not handed out, everything else is once, however
+// often it is rolled back, and whatever of it was saved when the process was killed. It is forgotten when it is passed.
+func TestDoneI7(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) { doneIsPassedOver(t, seed) })
+	}
+}
+
+func doneIsPassedOver(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 9))
+	h := newHistory(true)
+	h.write(rng, 30)
+	start := h.cursor(0)
+	start.Done = &event.Done{}
+	want := map[int64]bool{}
+	parts := map[event.GTID]int64{}
+	for _, e := range h.events {
+		g := e.Txn.GTID
+		if e.Kind == event.Begin {
+			switch rng.IntN(3) {
+			case 0:
+				start.Done.GTIDs.Add(g)
+			case 1:
+				parts[g] = 1 + rng.Int64N(5)
+			}
+		}
+	}
+	before := int64(0)
+	for _, e := range h.events {
+		g := e.Txn.GTID
+		switch e.Kind {
+		case event.Rows, event.DDL:
+			for o := e.Ordinal; o < e.Ordinal+max(int64(e.Rows), 1); o++ {
+				want[o] = !start.Done.GTIDs.Contains(g) && o > before+parts[g]
+			}
+		case event.End:
+			if n := min(parts[g], e.Ordinal-before-1); n > 0 {
+				start.Done.Parts = append(start.Done.Parts, event.Part{GTID: g, Ordinals: n})
+			}
+			before = e.Ordinal
+		}
+	}
+	store := new(meta.Memory)
+	if err := store.Save(ctx, id("a"), &meta.Record{Cursor: start}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[int64]int{}
+	for {
+		saved := &killable{Memory: store}
+		s := New(Options{Meta: saved})
+		if err := s.AddDestination("shop", h, DestinationOptions{RingEvents: 16}); err != nil {
+			t.Fatal(err)
+		}
+		a := s.Client(id("a"))
+		if err := errors.Join(a.Subscribe(ctx, ""), s.Start(ctx, "shop")); err != nil {
+			t.Fatal(err)
+		}
+		acked := map[int64]bool{}
+		for range 1 + rng.IntN(12) {
+			b, err := a.GetWithoutAck(ctx, Size{Events: 1 + rng.IntN(6)}, NoWait)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.ID == NoBatch {
+				synctest.Wait()
+				continue
+			}
+			if rng.IntN(4) == 0 {
+				if err := a.Rollback(ctx); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			for _, e := range b.Events {
+				if e.Kind != event.Rows && e.Kind != event.DDL {
+					continue
+				}
+				for o := e.Ordinal + int64(e.Skip); o < e.Ordinal+max(int64(e.Rows), 1); o++ {
+					acked[o] = true
+				}
+			}
+			if err := a.Ack(ctx, b.ID, nil); err != nil { // saves before it returns
+				t.Fatal(err)
+			}
+			for o := range acked {
+				got[o]++
+			}
+			clear(acked)
+		}
+		cur, err := a.Cursor(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved.kill() // nothing more reaches the store
+		if err := s.Stop(ctx); err != nil && !strings.Contains(err.Error(), "killed") {
+			t.Fatal(err)
+		}
+		if cur.Last() == h.total() {
+			if cur.Done != nil || cur.Progress != 0 || !cur.Open.IsZero() {
+				t.Errorf("seed %d: at the end the cursor still knows %+v", seed, cur)
+			}
+			break
+		}
+		if (cur.Progress > 0) != !cur.Open.IsZero() {
+			t.Errorf("seed %d: progress %d in %v", seed, cur.Progress, cur.Open)
+		}
+	}
+	for o, w := range want {
+		if n := got[o]; n > 1 || (n == 1) != w {
+			t.Errorf("seed %d: ordinal %d was handed out and acknowledged %d times, wanted %t", seed, o, n, w)
+		}
+	}
+}
+
+// killable is a store that ceases to save.
+type killable struct {
+	*meta.Memory
+	dead bool
+}
+
+func (k *killable) kill() { k.dead = true }
+
+func (k *killable) Save(ctx context.Context, id Identity, r *meta.Record) error {
+	if k.dead {
+		return errors.New("killed")
+	}
+	return k.Memory.Save(ctx, id, r)
+}
+
+// TestInsideAnotherTransactionI3: progress in one transaction is not taken off another one that stands in its place.
+func TestInsideAnotherTransactionI3(t *testing.T) {
+	for _, server := range []string{uuid1, uuid2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Options{})
+			var told []error
+			r.must(r.s.RemoveDestination(ctx, "shop"))
+			r.must(r.s.AddDestination("shop", r.h, DestinationOptions{Failed: func(err error) { told = append(told, err) }}))
+			at := r.h.ends[0]
+			at.ServerUUID = server
+			r.h.ends[0] = at
+			c := r.h.cursor(0)
+			c.Progress, c.Open = 1, event.GTID{SID: [16]byte{7}, Seq: 3}
+			r.must(r.m.Save(ctx, id("a"), &meta.Record{Cursor: c}))
+			a := r.subscribe("a", "")
+			r.start()
+			r.h.do(func() { r.h.begin(); r.h.rows(0, 3, 10); r.h.end() })
+			_, err := a.GetWithoutAck(ctx, Size{}, WaitAny)
+			var stopped *DestinationError
+			if !errors.As(err, &stopped) || stopped.Client != "a" || !strings.Contains(err.Error(), "07000000-0000-0000-0000-000000000000:3") || len(told) != 1 {
+				t.Errorf("%v, told %v", err, told)
+			}
+			if other := server != uuid1; errors.Is(err, event.ErrAnotherServer) != other {
+				t.Errorf("another server %t: %v", other, err)
+			}
+		})
+	}
+}
+
+// TestAnotherServerI5: a ring that begins, and a catch-up reader, end where another server answers than the one whose numbers they
+// have; the main reader goes on.
+func TestAnotherServerI5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.must(r.s.RemoveDestination(ctx, "shop"))
+		prepared, fails := 0, true
+		var told []error
+		r.must(r.s.AddDestination("shop", r.h, DestinationOptions{
+			Prepare: func(context.Context) (string, error) {
+				if fails {
+					return "", errors.New("not yet")
+				}
+				prepared++
+				return uuid1, nil
+			},
+			Failed: func(err error) { told = append(told, err) },
+		}))
+		a := r.s.Client(id("a"))
+		if err := a.Subscribe(ctx, ""); err == nil || err.Error() != "not yet" {
+			t.Error(err)
+		}
+		fails = false
+		r.must(a.Subscribe(ctx, ""))
+		r.must(r.s.Prepare(ctx, "shop"))
+		r.start()
+		r.oneRow(2)
+		at := r.h.cursor(2)
+		r.must(r.m.Save(ctx, id("b"), &meta.Record{Cursor: at}))
+		w := r.follower(0)
+		r.follow(a, w)
+		// The link is cut, and another server answers.
+		r.h.do(func() { r.h.server = uuid2 })
+		r.oneRow(2)
+		r.follow(a, w)
+		if prepared != 1 || len(told) != 0 {
+			t.Errorf("prepared %d times, told %v", prepared, told)
+		}
+		// One that comes back from before begins a reader of its own, which finds nothing but the other server.
+		r.h.do(func() {
+			for _, e := range r.h.events {
+				e.Txn = &event.Txn{GTID: e.Txn.GTID, File: e.Txn.File, Start: e.Txn.Start, ServerUUID: uuid2}
+			}
+		})
+		b := r.subscribe("b", "")
+		_, err := b.GetWithoutAck(ctx, Size{}, WaitAny)
+		if !errors.Is(err, event.ErrAnotherServer) || len(told) != 1 || !errors.Is(told[0], event.ErrAnotherServer) {
+			t.Errorf("%v, told %v", err, told)
+		}
+		r.must(b.Disconnect(ctx))
+		// A ring that begins does likewise.
+		c := newCore("shop", 10, 1<<20)
+		c.server = uuid1
+		f := c.newFeed(nil, at)
+		if _, err := f.accept(fresh(r.h.events)); !errors.Is(err, event.ErrAnotherServer) {
+			t.Error(err)
+		}
+		c.server = uuid2 // at which the cursors are good
+		f = c.newFeed(nil, r.h.cursor(0))
+		if n, err := f.accept(fresh(r.h.events)); err != nil || n == 0 {
+			t.Error(n, err)
+		}
+		if err := fmt.Errorf("x: %w", misplaced(&sub{id: id("b"), cursor: at}, c.newFeed(nil, event.Cursor{Position: event.Position{ServerUUID: uuid2}}), "why")); !errors.Is(err, event.ErrAnotherServer) {
+			t.Error(err)
+		}
+	})
+}
