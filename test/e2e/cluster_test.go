@@ -18,7 +18,6 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/go-zookeeper/zk"
-	"github.com/rs/zerolog"
 
 	"github.com/binlogmq/binlogmq/admin"
 	"github.com/binlogmq/binlogmq/client"
@@ -48,16 +47,6 @@ type clusterRun struct {
 	members   []*member
 	rng       *rand.Rand
 	tookOver  map[string][]time.Duration
-}
-
-func startLink(t *testing.T, name, from, to string) *toxiproxy.Proxy {
-	t.Helper()
-	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), name, from, to)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Stop)
-	return p
 }
 
 func newClusterRun(t *testing.T) *clusterRun {
@@ -157,19 +146,6 @@ func (c *clusterRun) await(name string, f func(state) bool) state {
 	}
 }
 
-func (c *clusterRun) deaf(p *toxiproxy.Proxy) (mend func()) {
-	c.t.Helper()
-	if _, err := p.Toxics.AddToxicJson(strings.NewReader(`{"name":"hole","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)); err != nil {
-		c.t.Fatal(err)
-	}
-	return func() {
-		c.t.Helper()
-		if err := p.Toxics.RemoveToxic(context.Background(), "hole"); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-}
-
 // The rounds' faults: what is done to the owner of a destination.
 const (
 	kill       = "SIGKILL"
@@ -212,9 +188,9 @@ func (c *clusterRun) round(fault, name string) {
 			}
 		}(old.Child)
 	case cutZoo:
-		after = c.deaf(old.zoo)
+		after = deaf(c.t, old.zoo)
 	case cutBroker:
-		mend := c.deaf(old.kafka)
+		mend := deaf(c.t, old.kafka)
 		time.Sleep(time.Second + time.Duration(c.rng.IntN(2000))*time.Millisecond)
 		old, moves = c.await(name, nil), false
 		mend()
@@ -409,6 +385,12 @@ func TestCluster(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d: client of %s: %v", *seed, c.names[i], err)
 			}
+		}
+	}
+	// All are there again: no process has both destinations for long.
+	for end := time.Now().Add(5 * time.Minute); c.await(c.names[0], nil).member == c.await(c.names[1], nil).member; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("seed %d: one process keeps both destinations", *seed)
 		}
 	}
 	stop()

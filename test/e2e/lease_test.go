@@ -37,11 +37,7 @@ func (r *run) nodes(names ...string) []*node {
 	first := 1_000_000_000 + rand.Int64N(1_000_000_000)
 	var all []*node
 	for i, name := range names {
-		link := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), name, "127.0.0.1:0", z.Servers[0])
-		if err := link.Start(); err != nil {
-			r.t.Fatal(err)
-		}
-		r.t.Cleanup(link.Stop)
+		link := startLink(r.t, name, "127.0.0.1:0", z.Servers[0])
 		config := directory.ReplaceAllString(r.config, "")
 		config = strings.Replace(config, "file: {  }", fmt.Sprintf("zookeeper: { servers: [%q], session_timeout: 4s, root: %q, node: %s }", link.Listen, root, name), 1)
 		config = strings.Replace(config, "source: { ", fmt.Sprintf("source: { server_id: %d, ", first+int64(i)), 1)
@@ -53,6 +49,31 @@ func (r *run) nodes(names ...string) []*node {
 		all = append(all, n)
 	}
 	return all
+}
+
+// startLink makes a link that can be harmed.
+func startLink(t *testing.T, name, from, to string) *toxiproxy.Proxy {
+	t.Helper()
+	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), name, from, to)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// deaf lets requests on a link vanish, and nobody is told.
+func deaf(t *testing.T, link *toxiproxy.Proxy) (mend func()) {
+	t.Helper()
+	if _, err := link.Toxics.AddToxicJson(strings.NewReader(`{"name":"hole","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := link.Toxics.RemoveToxic(context.Background(), "hole"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func owns(r *admin.Report) bool { return r.Destinations[0].Owner }
@@ -118,10 +139,11 @@ func TestTwoNodesI8(t *testing.T) {
 				}
 				came := time.Now().Add(pause)
 				frozen := round%2 == 0
+				mend := func() { old.Signal(syscall.SIGCONT) }
 				if frozen {
 					old.Signal(syscall.SIGSTOP)
-				} else if _, err := old.link.Toxics.AddToxicJson(strings.NewReader(`{"name":"hole","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)); err != nil {
-					t.Fatal(err)
+				} else {
+					mend = deaf(t, old.link)
 				}
 				next.Await("the next owner", 3*time.Minute, owns)
 				if !frozen {
@@ -132,11 +154,7 @@ func TestTwoNodesI8(t *testing.T) {
 					})
 				}
 				time.Sleep(time.Until(came))
-				if frozen {
-					old.Signal(syscall.SIGCONT)
-				} else if err := old.link.Toxics.RemoveToxic(context.Background(), "hole"); err != nil {
-					t.Fatal(err)
-				}
+				mend()
 				old.Await("the old owner to stand by", 3*time.Minute, func(rep *admin.Report) bool {
 					d := rep.Destinations[0]
 					return d.State == admin.Standby && d.Meta && rep.Ready() && rep.Healthy()
