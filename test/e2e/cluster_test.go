@@ -66,7 +66,7 @@ func newClusterRun(t *testing.T) *clusterRun {
 	c.run = newRun(t, testenv.MySQL(t, "mysql"), &kafkaTarget{kafka, prefix, "canal-json"})
 	c.zoo = testenv.NewZooKeeper(t, 1)
 	var err error
-	if c.zooClient, _, err = zk.Connect(c.zoo.Servers, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quietLog{})); err != nil {
+	if c.zooClient, _, err = zk.Connect(c.zoo.Servers, 40*time.Second, zk.WithLogInfo(false), zk.WithLogger(quietLog{})); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.zooClient.Close)
@@ -201,12 +201,17 @@ func (c *clusterRun) round(fault, name string) {
 		c.zoo.Start()
 	case release:
 		at := canalzk.Running(canalzk.Root, name)
-		data, _, err := c.zooClient.Get(at)
-		if err == nil {
-			_, err = c.zooClient.Set(at, []byte(strings.Replace(string(data), `"active":true`, `"active":false`, 1)), -1)
-		}
-		if err != nil {
-			c.t.Fatalf("seed %d: %s: %v", *seed, at, err)
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			data, _, err := c.zooClient.Get(at)
+			if err == nil {
+				_, err = c.zooClient.Set(at, []byte(strings.Replace(string(data), `"active":true`, `"active":false`, 1)), -1)
+			}
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) { // after the round before, ZooKeeper or the node may be away for a moment
+				c.t.Fatalf("seed %d: %s: %v", *seed, at, err)
+			}
 		}
 	}
 	c.await(name, func(s state) bool {
