@@ -1,0 +1,203 @@
+package connector
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// checkServer makes sure that the position means something on this server.
+func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error {
+	c := r.c
+	pos := &r.last
+	if pos.GTIDs.IsEmpty() {
+		return r.checkFile(ctx, s, sv)
+	}
+	if pos.GTIDs.IsMariaDB() != sv.mariaDB {
+		return c.stop("the position "+pos.GTIDs.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
+	}
+	if sv.mariaDB {
+		return c.checkReset(ctx, s, sv, pos) // the dump thread looks for each domain's transaction in strict mode
+	}
+	if !sv.gtid {
+		return c.stop("the position is a GTID set, but gtid_mode is "+sv.vars["gtid_mode"]+" on the source",
+			"run on the source: SET PERSIST gtid_mode=ON (step by step, with enforce_gtid_consistency=ON), or set a position by file and offset with: binlogmq cursor set", nil)
+	}
+	purged, err := s.gtidVariable(ctx, "gtid_purged")
+	if err != nil {
+		return err
+	}
+	if lost := purged.Subtract(pos.GTIDs); !lost.IsEmpty() {
+		return c.gone(event.ErrPurged, "the source has purged transactions that have not been read yet: "+lost.String(), purgedRemedy, nil)
+	}
+	executed, err := s.gtidVariable(ctx, "gtid_executed")
+	if err != nil {
+		return err
+	}
+	if err := c.lacks(s, pos.GTIDs.Subtract(executed), &r.ahead); err != nil {
+		return err
+	}
+	return c.checkReset(ctx, s, sv, pos)
+}
+
+// lacks is the error of a source that does not have transactions that are published; nil if there are none. A replica that has
+// been promoted may need a moment: attempts counts how often they were missing.
+func (c *Connector) lacks(s *session, more event.GTIDSet, attempts *int) error {
+	if more.IsEmpty() {
+		*attempts = 0
+		return nil
+	}
+	if *attempts++; *attempts > 6 {
+		return c.gone(event.ErrNoPosition, "the source lacks transactions that have been published: "+more.String(),
+			"it lost them in a failover or is another server: point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", nil)
+	}
+	return fmt.Errorf("%s: the source does not have transactions %s yet", s.addr, more.String())
+}
+
+// checkReset makes sure that the server has not begun its log anew since: then it gives numbers again that it had given
+// before, and the set of GTIDs may be there although the transactions are others. File and offset of a position on this very server tell.
+// What cannot be looked at proves nothing.
+func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos *event.Position) error {
+	if pos.ServerUUID != sv.uuid || pos.File == "" || strings.ContainsAny(pos.File, `'\`) {
+		return nil
+	}
+	reset := func(what string) error {
+		return c.gone(event.ErrNoPosition, fmt.Sprintf("the source's binlog is another one than the one that was read up to %s:%d: %s", pos.File, pos.Offset, what),
+			"it was reset, or the server was replaced by another: compare the tables, then set a new position with: binlogmq cursor set", nil)
+	}
+	files, err := s.binlogs(ctx)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	size := uint64(0)
+	for _, f := range files {
+		if f.name == pos.File {
+			size = f.size
+		}
+	}
+	switch last := files[len(files)-1].name; {
+	case event.FileNumber(pos.File) > event.FileNumber(last):
+		return reset("its last file is " + last)
+	case size == 0: // purged since, and nothing in it is needed
+		return nil
+	case pos.Offset > size:
+		return reset(fmt.Sprintf("the file has %d bytes", size))
+	}
+	// The server reads the file for it, which may take longer than a statement has: on a session of its own.
+	own, err := c.dial(ctx, s.addr)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	if sv.mariaDB {
+		if at, err := own.mariaGTIDs(ctx, pos.File, pos.Offset); err == nil && pos.GTIDs.Diverges(at) {
+			return reset("there it holds " + at.ConnectState() + ", not " + pos.GTIDs.ConnectState())
+		}
+		return ctx.Err()
+	}
+	r, err := own.query(ctx, fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d LIMIT 1", pos.File, pos.Offset))
+	if serverCode(err) == mysql.ER_ERROR_WHEN_EXECUTING_COMMAND {
+		return reset("no event begins there")
+	}
+	if err != nil || r.rows() == 0 {
+		return ctx.Err()
+	}
+	switch kind := r.named(0, "Event_type"); {
+	case kind == "Query", kind == "Xid", kind == "Table_map", strings.HasPrefix(kind, "Write_rows"), strings.HasPrefix(kind, "Update_rows"), strings.HasPrefix(kind, "Delete_rows"):
+		return reset("there is the middle of a transaction")
+	case !strings.HasPrefix(kind, "Gtid"):
+		return nil
+	}
+	_, text, _ := strings.Cut(r.named(0, "Info"), "'") // SET @@SESSION.GTID_NEXT= 'GTID'
+	text, _, _ = strings.Cut(text, "'")
+	if g, err := event.ParseGTID(text); err == nil && pos.GTIDs.Contains(g) {
+		return reset("there follows transaction " + g.String() + ", which is done already")
+	}
+	return nil
+}
+
+// Holds waits until the source has all these transactions, as a replica that has just been promoted may need a moment for
+// the last of them. It asks again as Start does, and returns a *StopError when the source lacks them for good.
+func (c *Connector) Holds(ctx context.Context, set event.GTIDSet) error {
+	attempts := 0
+	return c.repeat(ctx, func() error {
+		s, sv, err := c.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		if set.IsMariaDB() != sv.mariaDB {
+			return c.gone(event.ErrNoPosition, "the position "+set.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
+		}
+		names := []string{"gtid_executed"}
+		if sv.mariaDB {
+			// The last of each domain is enough to go on from. Where a server began as a copy, only its slave position tells.
+			names = []string{"gtid_binlog_state", "gtid_slave_pos"}
+			set = set.LastOfDomains()
+		}
+		var has event.GTIDSet
+		for _, name := range names {
+			more, err := s.gtidVariable(ctx, name)
+			if err != nil {
+				return err
+			}
+			has = has.Union(more)
+		}
+		return c.lacks(s, set.Subtract(has), &attempts)
+	})
+}
+
+// checkFile checks a position by file and offset, and decides whether GTIDs
+// can be used from here on.
+func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
+	c := r.c
+	pos := &r.last
+	if pos.File == "" {
+		return c.stop("the position is empty", "set one with: binlogmq cursor set", nil)
+	}
+	if pos.ServerUUID != "" && pos.ServerUUID != sv.uuid {
+		return c.gone(event.ErrNoPosition, fmt.Sprintf("the position %s:%d is of server %s, but %s answers, where it means nothing", pos.File, pos.Offset, pos.ServerUUID, sv.uuid),
+			"point the address to the right server, or switch GTIDs on, or set a new position with: binlogmq cursor set", nil)
+	}
+	files, err := s.binlogs(ctx)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, f := range files {
+		if f.name == pos.File {
+			found = true
+			if pos.Offset > f.size {
+				return c.gone(event.ErrNoPosition, fmt.Sprintf("the position %s:%d lies beyond the end of that file (%d)", pos.File, pos.Offset, f.size),
+					"the source lost transactions in a crash: compare the tables, then set a new position with: binlogmq cursor set", nil)
+			}
+		}
+	}
+	if !found {
+		class := event.ErrPurged
+		if len(files) > 0 && event.FileNumber(pos.File) > event.FileNumber(files[len(files)-1].name) {
+			class = event.ErrNoPosition
+		}
+		return c.gone(class, "the source does not have binlog file "+pos.File+" any more", purgedRemedy, nil)
+	}
+	if !sv.gtid || r.decided {
+		r.hideGTIDs = r.hideGTIDs || !sv.gtid && !sv.mariaDB
+		return nil
+	}
+	// GTIDs are on but the position has none. That is right on a server that had executed none there; on any other
+	// one a set that begins here would claim that nothing came before.
+	before, err := c.gtidsAt(ctx, s, sv, r.id, pos.File, pos.Offset)
+	if err != nil {
+		return err
+	}
+	r.decided = true
+	if r.hideGTIDs = !before.IsEmpty(); r.hideGTIDs {
+		c.log.Warn("the saved position has no GTIDs, so this destination goes on by file and offset; to use GTIDs set its position again",
+			"command", "binlogmq cursor set", "gtids", before.String())
+	}
+	return nil
+}
