@@ -1,5 +1,5 @@
 // Package compat reads what the program publishes with clients and parsers that others wrote: the Java clients of
-// Kafka and Pulsar, Flink's formats and Canal's own message class. docs/compatibility.md says what was
+// Kafka and Pulsar, Flink's formats, Kafka Connect's converter with Debezium's transform, and Canal's own message class. docs/compatibility.md says what was
 // found.
 //
 // The Java programs below java/ are run from source; they print JSON lines, which the tests
