@@ -72,6 +72,9 @@ func (t *Table) Compile() error {
 			return fmt.Errorf("table %s.%s: key names column %d of %d", t.Schema, t.Name, k+1, n)
 		}
 	}
+	if t.RowEnd < 0 || t.RowEnd > n || t.RowEnd > 0 && (t.Columns[t.RowEnd-1].Class != ClassTimestamp || t.Columns[t.RowEnd-1].width != 7) {
+		return fmt.Errorf("table %s.%s: the end of a row's time is no TIMESTAMP(6)", t.Schema, t.Name)
+	}
 	t.image = plan
 	return nil
 }

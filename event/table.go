@@ -11,6 +11,10 @@ type Table struct {
 	Columns []Column
 	Key     []int // indexes into Columns of the primary key (or the server's chosen unique key), in key order; nil: none
 
+	// RowEnd is 1 + the index of the column that says until when a row is valid, of a MariaDB table WITH SYSTEM VERSIONING whose
+	// events show what its present rows undergo; 0: any other table. See Live.
+	RowEnd int
+
 	// Fields below are set by Compile.
 	image imagePlan
 }
