@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"time"
@@ -213,13 +214,24 @@ func (c *TCP) simple(ctx context.Context, typ int, body []byte) error {
 	return refused(answer)
 }
 
-// Disconnect implements [Connector].
+// Disconnect implements [Connector]. It returns when the server has closed the connection, which it does when it has carried out
+// what was asked for, acks included.
 func (c *TCP) Disconnect(ctx context.Context) error {
 	if c.n == nil {
 		return nil
 	}
 	defer c.drop()
-	return c.Rollback(ctx)
+	if err := c.Rollback(ctx); err != nil {
+		return err
+	}
+	n := c.n
+	stop := context.AfterFunc(ctx, func() { _ = n.Close() })
+	defer stop()
+	_ = n.SetDeadline(time.Now().Add(c.o.Timeout))
+	if half, ok := n.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, n) // what is not acknowledged comes again, so an error does not matter
+	}
+	return nil
 }
 
 // Subscribe implements [Connector].

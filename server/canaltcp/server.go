@@ -205,19 +205,19 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // serve handles one connection until it ends.
 func (s *Server) serve(ctx context.Context, n net.Conn) {
+	stop := context.AfterFunc(ctx, func() { _ = n.Close() }) // wakes a read or write
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &conn{s: s, n: n, log: s.o.Logger.With("client", n.RemoteAddr().String()), used: map[server.Identity]bool{}, idle: s.o.IdleTimeout}
-	stop := context.AfterFunc(ctx, func() { _ = n.Close() }) // wakes a read or write
 	packets := make(chan packet)
 	var wg sync.WaitGroup
 	wg.Go(func() { c.read(ctx, packets, cancel) })
 	err := c.handle(ctx, packets)
 	cause := context.Cause(ctx)
+	c.leave() // before the end, by which a client knows that all is done
 	cancel(nil)
 	stop()
 	_ = n.Close()
 	wg.Wait()
-	c.leave()
 	switch {
 	case cause != nil && !errors.Is(cause, errReadEnded):
 		return // we are told to stop

@@ -329,6 +329,34 @@ func TestRollback(t *testing.T) {
 	}
 }
 
+// TestDisconnect: what was acknowledged before is not had again by the same client's next connection (I2).
+func TestDisconnect(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(300)
+	c := r.connect(1001, "")
+	for want := 1; want <= 300; {
+		m, err := c.GetWithoutAck(t.Context(), 4, client.Wait(time.Millisecond))
+		r.must(err)
+		ids := r.ids(m)
+		equal(t, "rows", ids, sequence(want, want+len(ids)-1, 1))
+		want += len(ids)
+		r.must(c.Ack(t.Context(), m.ID))
+		if len(ids) > 0 {
+			if e, err := client.ParseEntry(m.Entries[len(m.Entries)-1]); err != nil || e.Type != client.TransactionEnd {
+				want-- // a transaction that is acknowledged in part comes again whole
+			}
+			r.must(c.Disconnect(t.Context()))
+			r.must(c.Connect(t.Context()))
+			if want%3 == 0 {
+				_, err = c.GetWithoutAck(t.Context(), 1, client.NoWait) // is rolled back
+				r.must(err)
+				r.must(c.Disconnect(t.Context()))
+				r.must(c.Connect(t.Context()))
+			}
+		}
+	}
+}
+
 // TestWrongAck: a failed ack is not answered, for the answer would be taken for that of the next
 // get; the connection ends, and nothing is acknowledged (I1).
 func TestWrongAck(t *testing.T) {
