@@ -179,8 +179,14 @@ func common(all []*standing) event.GTIDSet {
 // put saves the cursors at a place, above all numbers that they had, with what they have acknowledged beyond it.
 func (p *program) put(ctx context.Context, all []*standing, place event.Position) error {
 	ordinal := int64(0)
+	var skips []meta.Skip // whoever had passed a transaction comes to it again
 	for _, v := range all {
 		ordinal = max(ordinal, v.record.Cursor.Last())
+		for _, k := range v.record.Skips {
+			if !slices.Contains(skips, k) {
+				skips = append(skips, k)
+			}
+		}
 	}
 	for _, v := range all {
 		c := &v.record.Cursor
@@ -204,7 +210,7 @@ func (p *program) put(ctx context.Context, all []*standing, place event.Position
 		if !done.GTIDs.IsEmpty() || len(done.Parts) > 0 {
 			c.Done = &done
 		}
-		v.record.SavedAt = time.Now()
+		v.record.Skips, v.record.SavedAt = skips, time.Now()
 		if err := p.store.Save(ctx, v.id, v.record); err != nil { // I8: only by the owner
 			return err
 		}
@@ -316,9 +322,11 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, maxRestart)
-		if err := p.server.RemoveDestination(hard, d.cfg.Name); err != nil {
-			return err
+		save, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+		if err := p.server.RemoveDestination(save, d.cfg.Name); err != nil { // as after a kill: what is saved is gone on from
+			p.log.Warn("before the destination begins anew", "destination", d.cfg.Name, "error", oneLine(err))
 		}
+		cancel()
 		p.closeSinks(hard, now)
 		now = &destination{cfg: d.cfg, lease: d.lease, skips: d.skips}
 		if !errors.Is(why.error, event.ErrAnotherServer) {

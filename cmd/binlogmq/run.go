@@ -207,12 +207,6 @@ func (p *program) parts(d *destination) error {
 	}
 	c.OnLarge(p.governor.large(d.cfg.RowFactor()))
 	d.connector = c
-	o := serverOptions(d.cfg)
-	o.Prepare = func(ctx context.Context) (string, error) { return p.prepare(ctx, d) }
-	o.Failed = d.notify
-	if err := p.server.AddDestination(d.cfg.Name, c, o); err != nil {
-		return err
-	}
 	for j := range d.cfg.Sinks {
 		s := &sinkPart{cfg: &d.cfg.Sinks[j], client: p.server.Client(clientOf(d.cfg.Name, d.cfg.Sinks[j].Name)), owner: d.lease.Err}
 		if s.sink, err = newSink(p.cfg.Deployment, d.cfg.Name, s.cfg, s.owner, p.log); err != nil {
@@ -229,7 +223,11 @@ func (p *program) parts(d *destination) error {
 			return err
 		}
 	}
-	return nil
+	// From here on clients come in, for whom prepare may have to know the sinks.
+	o := serverOptions(d.cfg)
+	o.Prepare = func(ctx context.Context) (string, error) { return p.prepare(ctx, d) }
+	o.Failed = d.notify
+	return p.server.AddDestination(d.cfg.Name, c, o)
 }
 
 // publish runs every destination until soft ends, or until none is left. A sink or a
