@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -247,6 +248,35 @@ func TestReconcileRefusedI3(t *testing.T) {
 		}
 		if err := broker.Close(context.Background()); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestElsewhereI5: what a sink does on another server follows from what may be stored beyond its cursor.
+func TestElsewhereI5(t *testing.T) {
+	end := &End{ServerUUID: "a"}
+	for name, c := range map[string]struct {
+		state        State
+		exact, reads bool
+		fingerprint  string
+		want         *Reconcile
+		clean        bool
+	}{
+		"in order":                 {State{Fingerprint: "f", Clean: true}, true, true, "f", nil, true},
+		"nothing sent yet":         {State{Fingerprint: MovedFingerprint}, true, true, MovedFingerprint, nil, false},
+		"killed":                   {State{Fingerprint: "f", Offset: 100, Sink: []byte("s")}, true, true, MovedFingerprint, &Reconcile{State: []byte("s"), After: 107, Auto: true}, false},
+		"killed, comparing":        {State{Fingerprint: "f", Offset: 100, Sink: []byte("s"), Reconciling: &Reconcile{State: []byte("first"), After: 3, End: end}}, true, true, MovedFingerprint, &Reconcile{State: []byte("first"), After: 3}, false},
+		"killed before comparing":  {State{Fingerprint: MovedFingerprint, Reconciling: &Reconcile{Since: 5, End: end}}, true, true, MovedFingerprint, &Reconcile{Since: 5}, false},
+		"killed, at least once":    {State{Fingerprint: "f"}, false, false, MovedFingerprint, nil, false},
+		"killed, nothing is read":  {State{Fingerprint: "f", Sink: []byte("s")}, true, false, elsewhereFingerprint, nil, false},
+		"once more, nothing read":  {State{Fingerprint: elsewhereFingerprint, Sink: []byte("s")}, true, false, elsewhereFingerprint, nil, false},
+		"at least once, in order":  {State{Fingerprint: "f", Clean: true}, false, false, "f", nil, true},
+		"comparing, at least once": {State{Fingerprint: MovedFingerprint, Reconciling: &Reconcile{Since: 5, End: end}}, false, true, MovedFingerprint, &Reconcile{Since: 5}, false},
+	} {
+		s := c.state
+		s.Elsewhere(7, c.exact, c.reads)
+		if s.Fingerprint != c.fingerprint || s.Clean != c.clean || !reflect.DeepEqual(s.Reconciling, c.want) || string(s.Sink) != string(c.state.Sink) || s.Offset != c.state.Offset {
+			t.Errorf("%s: %+v, %+v", name, s, s.Reconciling)
 		}
 	}
 }
