@@ -97,6 +97,20 @@ func TestFormerSink(t *testing.T) {
 	if got.Kafka.Delivery != "sequenced" || now.Kafka.Delivery != "transactional" || got.Codec != "canal-json" || got.TimeZone != "Europe/Berlin" || got.CanalJSON != before.CanalJSON || got.Kafka.Brokers[0] != "b:9092" {
 		t.Errorf("%+v %+v", got, got.Kafka)
 	}
+	before = &config.Sink{Codec: "debezium", TimeZone: "UTC", Debezium: config.Debezium{Prefix: "p", Schemas: &yes, Decimal: "precise", Time: "connect", BigintUnsigned: "long", Binary: "hex", Failure: "warn"}}
+	dbz, err := identify(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"name":"debezium","time_zone":"UTC","debezium":{"Prefix":"p","Schemas":true,"Decimal":"precise","Time":"connect","BigintUnsigned":"long","Binary":"hex","Failure":"warn"}}`; dbz != want {
+		t.Errorf("identity %s, want %s", dbz, want)
+	}
+	if got, err = formerSink(now, &bridge.Recipe{Codec: dbz, Delivery: "kafka sequenced"}); err != nil || !*got.Debezium.Schemas || got.Debezium.Binary != "hex" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := newCodec(got); err != nil {
+		t.Error(err)
+	}
 	for _, r := range []*bridge.Recipe{
 		{Codec: id, Delivery: "pulsar"},
 		{Codec: `{"name":"debezium","time_zone":"UTC","twist":1}`, Delivery: "kafka sequenced"},
