@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/sink"
@@ -292,6 +295,60 @@ func TestOneBrokerKilled(t *testing.T) {
 		t.Errorf("status: %v", err)
 	}
 	verify(t, readAll(t, k.Bootstrap, topic, n), n)
+}
+
+// I7: a coordinator that takes over from one that died before it had noted the end of a transaction ends it once more. The
+// second marker does not hide the cursor.
+func TestMarkerTwice(t *testing.T) {
+	k := testenv.Kafka(t)
+	name := testenv.Name(t)
+	o := Options{Brokers: k.Bootstrap, Delivery: Transactional, Deployment: "test", Destination: name, Sink: "out", Topics: Topics{Create: true, ReplicationFactor: 1}}
+	s := newSink(t, o)
+	ctx := ctxFor(t, patience)
+	if _, err := s.Restore(ctx, nil, sink.Same); err != nil {
+		t.Fatal(err)
+	}
+	if err := firstError(t, s, name, 1, 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	s.Acknowledge(s.Mark())
+	state := s.AppendState(nil)
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	c, err := kgo.NewClient(kgo.SeedBrokers(k.Bootstrap...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	txns, err := kadm.NewClient(c).DescribeTransactions(ctx, s.transactionalID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn := txns[s.transactionalID()]
+	topic := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
+	topic.Topic, topic.Partitions = s.cursorTopic(), []int32{0}
+	marker := kmsg.NewWriteTxnMarkersRequestMarker()
+	marker.ProducerID, marker.ProducerEpoch, marker.Committed, marker.Topics = txn.ProducerID, txn.ProducerEpoch, true, []kmsg.WriteTxnMarkersRequestMarkerTopic{topic}
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	req.Markers = []kmsg.WriteTxnMarkersRequestMarker{marker}
+	res, err := req.RequestWith(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(res.Markers[0].Topics[0].Partitions[0].ErrorCode); err != nil {
+		t.Fatal(err)
+	}
+
+	s = newSink(t, o)
+	if fresh, err := s.Restore(ctx, state, sink.Same); err != nil || fresh {
+		t.Fatal(fresh, err)
+	}
+	if err := firstError(t, s, name, 1, 10, 10); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, committed(t, k.Bootstrap, name, 1), 20)
 }
 
 // TLS, SASL and rights on a real broker.

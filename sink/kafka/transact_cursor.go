@@ -323,17 +323,53 @@ func stableOffset(ctx context.Context, c *conn, id partitionID) (end, lso int64,
 func searchCursor(l *partitionLog, start, end int64) (cursorRecord, bool, error) {
 	for span := int64(64); ; span *= 16 {
 		from := max(start, end-span)
-		rec, found, err := scanCursor(l, from, end)
-		if err != nil || found || from == start {
-			return rec, found, err
+		scan, err := scanCursor(l, from, end)
+		if err != nil || scan.found && !scan.unsure || from == start {
+			return scan.rec, scan.found, err
 		}
 	}
 }
 
-// scanCursor finds the last record that is committed between two offsets. found is false, too, if the
-// last commit there is of a record before from.
-func scanCursor(l *partitionLog, from, end int64) (rec cursorRecord, found bool, err error) {
-	pending := map[int64][]byte{} // the last record of a transaction that has not ended yet, by producer
+// cursorScan finds the last cursor record that is committed, going up a part of the cursor topic's log.
+type cursorScan struct {
+	pending map[int64][]byte // the last record of a transaction that has not ended yet, by producer
+	ended   map[int64]bool   // producers of which the end of a transaction was seen
+	rec     cursorRecord
+	found   bool
+	unsure  bool // what was committed last may lie before the part
+}
+
+func newCursorScan() *cursorScan {
+	return &cursorScan{pending: map[int64][]byte{}, ended: map[int64]bool{}}
+}
+
+// record takes a cursor record of a producer's open transaction.
+func (c *cursorScan) record(producer int64, value []byte) { c.pending[producer] = bytes.Clone(value) }
+
+// end takes the marker that ends a producer's transaction.
+func (c *cursorScan) end(producer int64, committed bool) error {
+	value, ours := c.pending[producer]
+	before := c.ended[producer]
+	delete(c.pending, producer)
+	c.ended[producer] = true
+	switch {
+	case !committed:
+	case ours:
+		c.unsure, c.found = false, true
+		var err error
+		c.rec, err = parseCursor(value)
+		return err
+	case !before:
+		c.unsure = true
+		// Else the marker stands there twice: a coordinator that has just become one, after its predecessor has died between a marker and
+		// the note of it, writes the marker again.
+	}
+	return nil
+}
+
+// scanCursor looks for the last record that is committed between two offsets.
+func scanCursor(l *partitionLog, from, end int64) (*cursorScan, error) {
+	scan := newCursorScan()
 	for at := from; at < end; {
 		batches, err := l.fetch(at, scanBytes)
 		if errors.Is(err, errOutOfRange) {
@@ -342,13 +378,13 @@ func scanCursor(l *partitionLog, from, end int64) (rec cursorRecord, found bool,
 				err = errLogMoves
 			}
 			if err != nil {
-				return rec, false, err
+				return nil, err
 			}
 			at = start
 			continue
 		}
 		if err != nil {
-			return rec, false, err
+			return nil, err
 		}
 		moved := false
 		for i := range batches {
@@ -363,35 +399,27 @@ func scanCursor(l *partitionLog, from, end int64) (rec cursorRecord, found bool,
 			key, value, some, control, err := record(b.raw)
 			switch {
 			case err != nil:
-				return rec, false, fmt.Errorf("kafka: topic %s: the batch at offset %d cannot be read: %w", l.topic, b.base, err)
+				return nil, fmt.Errorf("kafka: topic %s: the batch at offset %d cannot be read: %w", l.topic, b.base, err)
 			case control:
 				// Key of a control record: version, then kind: 0 abort, 1 commit.
 				if len(key) < 4 || key[2] != 0 || key[3] > 1 {
 					continue
 				}
-				value, ours := pending[b.producerID]
-				delete(pending, b.producerID)
-				if key[3] == 0 {
-					continue
-				}
-				if found = ours; !ours {
-					continue
-				}
-				if rec, err = parseCursor(value); err != nil {
-					return rec, false, topicError(l.topic, err)
+				if err := scan.end(b.producerID, key[3] == 1); err != nil {
+					return nil, topicError(l.topic, err)
 				}
 			case some && bytes.Equal(key, cursorKey):
-				pending[b.producerID] = bytes.Clone(value)
+				scan.record(b.producerID, value)
 			}
 		}
 		if !moved {
 			if l.high < end {
-				return rec, false, topicError(l.topic, errLogMoves) // another leader that does not know yet
+				return nil, topicError(l.topic, errLogMoves) // another leader that does not know yet
 			}
 			break // compacted
 		}
 	}
-	return rec, found, nil
+	return scan, nil
 }
 
 // record returns key and value of a batch's last record.

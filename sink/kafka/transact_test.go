@@ -446,6 +446,52 @@ func TestTransactionalRestore(t *testing.T) {
 	verify(t, committed(t, cl.ListenAddrs(), "shop", 1), 30)
 }
 
+// I7: whatever else lies in a part of the log, the last committed record is found, or it is said that it may lie before.
+func TestCursorScan(t *testing.T) {
+	type step struct {
+		producer int64
+		seq      int64 // of a record; 0: the end of the transaction
+		commit   bool
+	}
+	record := func(producer, seq int64) step { return step{producer: producer, seq: seq} }
+	commit, abort := func(producer int64) step { return step{producer: producer, commit: true} }, func(producer int64) step { return step{producer: producer} }
+	for name, c := range map[string]struct {
+		steps  []step
+		want   int64 // 0: none
+		unsure bool
+	}{
+		"nothing":                            {nil, 0, false},
+		"committed":                          {[]step{record(1, 5), commit(1)}, 5, false},
+		"aborted":                            {[]step{record(1, 5), commit(1), record(1, 6), abort(1)}, 5, false},
+		"open":                               {[]step{record(1, 5), commit(1), record(1, 6)}, 5, false},
+		"the last of one":                    {[]step{record(1, 5), record(1, 6), commit(1)}, 6, false},
+		"the last to commit":                 {[]step{record(1, 5), record(2, 6), commit(2), commit(1)}, 5, false},
+		"begun before":                       {[]step{record(1, 5), commit(1), commit(2)}, 5, true},
+		"begun before, and one after":        {[]step{commit(2), record(1, 5), commit(1)}, 5, false},
+		"only what began before":             {[]step{commit(1)}, 0, true},
+		"a marker twice":                     {[]step{record(1, 5), commit(1), commit(1)}, 5, false},
+		"a marker twice, long after":         {[]step{record(1, 5), commit(1), record(2, 6), commit(2), commit(1)}, 6, false},
+		"a marker twice, of what was before": {[]step{commit(1), commit(1)}, 0, true},
+		"an end twice":                       {[]step{record(1, 5), commit(1), record(1, 6), abort(1), abort(1)}, 5, false},
+	} {
+		scan := newCursorScan()
+		for _, s := range c.steps {
+			if s.seq > 0 {
+				scan.record(s.producer, fmt.Appendf(nil, `{"v":1,"generation":1,"sequence":%d}`, s.seq))
+			} else if err := scan.end(s.producer, s.commit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := int64(0)
+		if scan.found {
+			got = *scan.rec.Sequence
+		}
+		if got != c.want || scan.unsure != c.unsure {
+			t.Errorf("%s: sequence %d, unsure %t; want %d, %t", name, got, scan.unsure, c.want, c.unsure)
+		}
+	}
+}
+
 // The search finds the last committed record wherever it lies, and never an aborted one.
 func TestCursorIsFound(t *testing.T) {
 	cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "shop"))
