@@ -144,13 +144,14 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte,
 		return nil, wrap(r, err)
 	}
 	dst = append(dst, `,"source":`...)
-	dst = c.appendSource(dst, e, connector, p.db, p.table, r.Ordinal-e.Ordinal)
+	var buf [72]byte
+	t := digitsOfTime(&buf, commitTime(e))
+	dst = c.appendSource(dst, e, t, connector, p.db, p.table, r.Ordinal-e.Ordinal)
 	dst = append(dst, `,"transaction":null,"op":"`...)
 	dst = append(dst, ops[r.Op])
-	micros := commitTime(e)
-	dst = strconv.AppendInt(append(dst, `","ts_ms":`...), micros/1000, 10)
-	dst = strconv.AppendInt(append(dst, `,"ts_us":`...), micros, 10)
-	dst = strconv.AppendInt(append(dst, `,"ts_ns":`...), micros*1000, 10)
+	dst = append(append(dst, `","ts_ms":`...), t.ms...)
+	dst = append(append(dst, `,"ts_us":`...), t.us...)
+	dst = append(append(dst, `,"ts_ns":`...), t.ns...)
 	if c.schemas {
 		dst = append(dst, '}')
 	}
@@ -211,15 +212,25 @@ func commitTime(e *event.Event) int64 {
 	return e.Txn.Time
 }
 
+// times are the digits of a time in milliseconds, microseconds and nanoseconds, which each message has twice.
+type times struct{ ms, us, ns []byte }
+
+// digitsOfTime writes into buf.
+func digitsOfTime(buf *[72]byte, micros int64) times {
+	us := strconv.AppendInt(buf[:0:24], micros, 10)
+	if micros >= 1000 {
+		return times{us[:len(us)-3], us, append(us, "000"...)}
+	}
+	return times{strconv.AppendInt(buf[24:24:48], micros/1000, 10), us, strconv.AppendInt(buf[48:48], micros*1000, 10)}
+}
+
 // appendSource appends the object source. db and table are the fragments before ts_us and server_id.
-func (c *Codec) appendSource(dst []byte, e *event.Event, connector, db, table []byte, row int64) []byte {
+func (c *Codec) appendSource(dst []byte, e *event.Event, t times, connector, db, table []byte, row int64) []byte {
 	dst = append(dst, `{"version":"`+Version+`","connector":"`...)
 	dst = append(dst, connector...)
 	dst = append(dst, c.head...)
-	micros := commitTime(e)
-	dst = strconv.AppendInt(dst, micros/1000, 10)
-	dst = strconv.AppendInt(append(dst, db...), micros, 10)
-	dst = strconv.AppendInt(append(dst, `,"ts_ns":`...), micros*1000, 10)
+	dst = append(append(append(dst, t.ms...), db...), t.us...)
+	dst = append(append(dst, `,"ts_ns":`...), t.ns...)
 	dst = append(dst, table...)
 	dst = strconv.AppendUint(dst, uint64(e.ServerID), 10)
 	if e.Txn == nil || e.Txn.GTID.IsZero() {
@@ -329,9 +340,10 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []by
 	if table != "" {
 		name = append(quoted([]byte(`,"table":`), table), `,"server_id":`...)
 	}
-	dst = c.appendSource(dst, e, connector, db, name, 0)
-	dst = append(dst, `,"ts_ms":`...)
-	dst = strconv.AppendInt(dst, commitTime(e)/1000, 10)
+	var buf [72]byte
+	t := digitsOfTime(&buf, commitTime(e))
+	dst = c.appendSource(dst, e, t, connector, db, name, 0)
+	dst = append(append(dst, `,"ts_ms":`...), t.ms...)
 	dst = quoted(append(dst, `,"databaseName":`...), schema)
 	dst = jsontext.AppendString(append(dst, `,"schemaName":null,"ddl":`...), sql)
 	dst = append(dst, `,"tableChanges":[`...)

@@ -221,6 +221,22 @@ func appendUnscaled(dst []byte, v *event.Value) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(dst)-at <= 18 { // so it fits 64 bits
+		n, negative := uint64(0), false
+		for _, b := range dst[at:] {
+			switch b {
+			case '-':
+				negative = true
+			case '.':
+			default:
+				n = n*10 + uint64(b-'0')
+			}
+		}
+		if negative {
+			n = -n
+		}
+		return appendTwos(dst[:at], binary.BigEndian.AppendUint64(make([]byte, 0, 8), n)), nil
+	}
 	var words [4]uint64 // the least significant first
 	negative := false
 	chunk, scale := uint64(0), uint64(1)
@@ -257,11 +273,15 @@ func appendUnscaled(dst []byte, v *event.Value) ([]byte, error) {
 	for i, w := range words {
 		binary.BigEndian.PutUint64(b[24-8*i:], w)
 	}
-	n := b[:]
+	return appendTwos(dst[:at], b[:]), nil
+}
+
+// appendTwos appends a number in two's complement, big-endian, without the bytes that only repeat the sign.
+func appendTwos(dst, n []byte) []byte {
 	for len(n) > 1 && (n[0] == 0 && n[1] < 0x80 || n[0] == 0xff && n[1] >= 0x80) {
 		n = n[1:]
 	}
-	return jsontext.AppendBase64(dst[:at], n), nil
+	return jsontext.AppendBase64(dst, n)
 }
 
 // appendGeometry appends SRID and WKB as Debezium's structs. Coordinates are as stored.
