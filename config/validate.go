@@ -183,7 +183,7 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	} else {
 		f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest)
 	}
-	f.oneOf(path+".schema", d.Schema, "", "information_schema")
+	f.oneOf(path+".schema", d.Schema, "", "log")
 	if d.Ring.Events < 0 {
 		f.add(path+".ring.events", "must be positive")
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/event"
 )
 
 // catalog answers from information_schema over a connection of its own, which
@@ -22,81 +25,238 @@ type catalog struct {
 
 func (k *catalog) close() { k.s.close() }
 
-// Columns implements schema.Catalog. Errors of the link are passed on, so that the stream is read again
-// later; that the server refuses means that the table is described by the log alone.
-func (k *catalog) Columns(schemaName, table string) ([]schema.Column, error) {
-	cols, err := k.columns(schemaName, table)
-	if err != nil && k.s != nil {
-		if code := serverCode(err); code == 0 {
-			// The idle connection may have been cut: once more on a fresh one.
-			k.s.close()
-			k.s = nil
-			cols, err = k.columns(schemaName, table)
+// ask calls f with a session; once more on a fresh one if the idle connection may have been cut.
+func (k *catalog) ask(f func(*session) error) error {
+	for first := true; ; first = false {
+		fresh := k.s == nil
+		if fresh {
+			s, err := k.c.dial(k.ctx, k.addr)
+			if err != nil {
+				return err
+			}
+			k.s = s
 		}
+		err := f(k.s)
+		if err == nil || serverCode(err) != 0 || fresh || !first {
+			return err
+		}
+		k.s.close()
+		k.s = nil
 	}
-	switch serverCode(err) {
-	case mysql.ER_DBACCESS_DENIED_ERROR, mysql.ER_TABLEACCESS_DENIED_ERROR, mysql.ER_SPECIFIC_ACCESS_DENIED_ERROR, mysql.ER_NO_SUCH_TABLE, mysql.ER_BAD_DB_ERROR:
-		return nil, fmt.Errorf("%w: %w", schema.ErrNoTable, err)
-	}
-	if err == nil && len(cols) == 0 {
-		return nil, schema.ErrNoTable
-	}
-	return cols, err
 }
 
-func (k *catalog) columns(schemaName, table string) ([]schema.Column, error) {
-	if k.s == nil {
-		s, err := k.c.dial(k.ctx, k.addr)
+// settle is how long a statement may be in the log before information_schema shows what it did, on the
+// servers whose position does not wait for that and whose tables are not locked meanwhile.
+const settle = 500 * time.Millisecond
+
+// position returns the end of the log.
+func (k *catalog) position(s *session, hideGTIDs bool) (event.Position, error) {
+	pos, err := k.c.latest(k.ctx, s, k.sv)
+	if hideGTIDs {
+		pos.GTIDs = event.GTIDSet{}
+	}
+	return pos, err
+}
+
+// tables reads definitions of tables, and the character sets of databases, with a place in the log up to which they
+// hold: every statement before it shows in them. scope tells which schemas are wanted; with a table, only that one. touches
+// tells whether a statement between two places may have changed what was read.
+func (k *catalog) tables(hideGTIDs bool, scope func(string) bool, table *ddl.Name, touches func(from, to event.Position) (bool, error)) (map[ddl.Name]*ddl.Table, event.Position, error) {
+	var all map[ddl.Name]*ddl.Table
+	var after event.Position
+	for try := 1; ; try++ {
+		var before event.Position
+		err := k.ask(func(s *session) (err error) {
+			if before, err = k.position(s, hideGTIDs); err != nil {
+				return err
+			}
+			if before.GTIDs.IsEmpty() && !k.sv.mariaDB {
+				select {
+				case <-time.After(settle):
+				case <-k.ctx.Done():
+					return k.ctx.Err()
+				}
+			}
+			if all, err = k.read(s, scope, table); err != nil {
+				return err
+			}
+			after, err = k.position(s, hideGTIDs)
+			return err
+		})
 		if err != nil {
+			return nil, after, err
+		}
+		changed, err := touches(before, after)
+		if err != nil || !changed {
+			return all, after, err
+		}
+		if try == 20 {
+			return nil, after, fmt.Errorf("%s: tables are altered faster than their definitions can be read", k.addr)
+		}
+	}
+}
+
+// read reads what information_schema shows now.
+func (k *catalog) read(s *session, scope func(string) bool, table *ddl.Name) (map[ddl.Name]*ddl.Table, error) {
+	r, err := s.query(k.ctx, "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA")
+	if err != nil {
+		return nil, err
+	}
+	srv := k.sv.ddl()
+	all := map[ddl.Name]*ddl.Table{}
+	for i := range r.rows() {
+		name := r.text(i, 0)
+		if !scope(name) || table != nil && srv.Fold(ddl.Name{Schema: name}).Schema != table.Schema {
+			continue
+		}
+		all[srv.Fold(ddl.Name{Schema: name})] = &ddl.Table{Charset: r.text(i, 1)}
+		if err := k.schema(s, srv, name, table, all); err != nil {
 			return nil, err
 		}
-		k.s = s
 	}
-	where := " WHERE TABLE_SCHEMA=" + literal(schemaName) + " AND TABLE_NAME=" + literal(table)
-	r, err := k.s.query(k.ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"+
-		" DATETIME_PRECISION, IS_NULLABLE, EXTRA FROM information_schema.COLUMNS"+where+" ORDER BY ORDINAL_POSITION")
+	return all, nil
+}
+
+// schema reads the tables of one schema.
+func (k *catalog) schema(s *session, srv ddl.Server, name string, table *ddl.Name, all map[ddl.Name]*ddl.Table) error {
+	where, and := " WHERE TABLE_SCHEMA="+literal(name), ""
+	if table != nil {
+		and = " AND TABLE_NAME=" + literal(table.Table)
+	}
+	r, err := s.query(k.ctx, "SELECT TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES"+where+and)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cols := make([]schema.Column, r.rows())
-	index := make(map[string]int, len(cols))
-	for i := range cols {
-		cols[i] = schema.Column{
-			Name: r.text(i, 0), DataType: strings.ToLower(r.text(i, 1)), SQLType: r.text(i, 2), Charset: r.text(i, 3), Octets: r.number(i, 4),
-			Precision: r.number(i, 5), Scale: r.number(i, 6), Fraction: r.number(i, 7), Nullable: r.text(i, 8) == "YES",
-			Invisible: strings.Contains(r.text(i, 9), "INVISIBLE"),
+	tables := make(map[string]*ddl.Table, r.rows())
+	for i := range r.rows() {
+		switch kind := r.text(i, 1); kind {
+		case "BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE":
+			versioned := kind == "SYSTEM VERSIONED"
+			t := &ddl.Table{Charset: ddl.CharsetOf(r.text(i, 2)), Versioned: versioned, RowTimes: versioned}
+			tables[r.text(i, 0)] = t
+			all[srv.Fold(ddl.Name{Schema: name, Table: r.text(i, 0)})] = t
 		}
-		index[cols[i].Name] = i
 	}
-	if len(cols) == 0 {
-		return nil, nil
+	if len(tables) == 0 {
+		return nil
 	}
-	r, err = k.s.query(k.ctx, "SELECT COLUMN_NAME, SEQ_IN_INDEX FROM information_schema.STATISTICS"+where+" AND INDEX_NAME='PRIMARY'")
+	expression := "''"
+	if k.sv.mariaDB && srv.Version >= 100300 {
+		expression = "GENERATION_EXPRESSION"
+	}
+	r, err = s.query(k.ctx, "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"+
+		" DATETIME_PRECISION, IS_NULLABLE, EXTRA, "+expression+" FROM information_schema.COLUMNS"+where+and+" ORDER BY TABLE_NAME, ORDINAL_POSITION")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range r.rows() {
-		if j, ok := index[r.text(i, 0)]; ok {
-			cols[j].Key = int(r.number(i, 1))
+		t := tables[r.text(i, 0)]
+		if t == nil {
+			continue
+		}
+		c := ddl.Column{
+			Name: r.text(i, 1), DataType: strings.ToLower(r.text(i, 2)), SQLType: r.text(i, 3), Charset: r.text(i, 4),
+			Fraction: r.number(i, 8), Nullable: r.text(i, 9) == "YES", Invisible: strings.Contains(r.text(i, 10), "INVISIBLE"),
+			Virtual: strings.Contains(r.text(i, 10), "VIRTUAL"),
+		}
+		switch c.DataType {
+		case "char", "varchar", "binary", "varbinary":
+			c.Octets = r.number(i, 5)
+		case "decimal", "bit":
+			c.Precision, c.Scale = r.number(i, 6), r.number(i, 7)
+		case "enum", "set":
+			c.Members = labels(&c)
+		}
+		t.Columns = append(t.Columns, c)
+		if r.text(i, 11) == "ROW START" {
+			t.RowTimes = false // its columns are not those that versioning adds by itself
 		}
 	}
-	if k.sv.mariaDB {
-		return cols, k.json(cols, schemaName, table)
+	for n, t := range tables {
+		if len(t.Columns) == 0 { // it may not be looked at
+			delete(tables, n)
+			delete(all, srv.Fold(ddl.Name{Schema: name, Table: n}))
+		}
 	}
-	return cols, nil
+	if err := k.indexes(s, where+and, tables); err != nil {
+		return err
+	}
+	if k.sv.mariaDB {
+		if err := k.json(s, " WHERE CONSTRAINT_SCHEMA="+literal(name)+and, tables); err != nil {
+			return err
+		}
+	}
+	for _, t := range tables {
+		if t.RowTimes {
+			t.AddRowTimes()
+		}
+	}
+	return nil
+}
+
+// labels returns the labels of an ENUM or SET in UTF-8, nil if they cannot be read.
+func labels(c *ddl.Column) []string {
+	list, ok := schema.ParseMembers(c.SQLType)
+	if !ok {
+		return nil
+	}
+	for i, l := range list {
+		if isUTF8(l) {
+			continue
+		}
+		u, err := event.AppendUTF8(nil, c.Charset, []byte(l)) // some servers do not convert them
+		if err != nil {
+			return nil
+		}
+		list[i] = string(u)
+	}
+	return list
+}
+
+func isUTF8(s string) bool { return strings.ToValidUTF8(s, "") == s }
+
+// indexes reads primary keys and the indexes that come with hidden columns.
+func (k *catalog) indexes(s *session, where string, tables map[string]*ddl.Table) error {
+	expression := "''"
+	if !k.sv.mariaDB && k.sv.ddl().Version >= 80013 {
+		expression = "EXPRESSION"
+	}
+	r, err := s.query(k.ctx, "SELECT TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE, INDEX_TYPE, "+expression+" FROM information_schema.STATISTICS"+where+
+		" ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX")
+	if err != nil {
+		return err
+	}
+	for i := range r.rows() {
+		t := tables[r.text(i, 0)]
+		if t == nil {
+			continue
+		}
+		index, part := r.text(i, 1), int(r.number(i, 2))
+		switch {
+		case r.text(i, 6) != "":
+			t.Columns = append(t.Columns, ddl.Column{Name: ddl.HiddenName(index, part-1), Hidden: index, Invisible: true, AsLogged: true})
+		case index == "PRIMARY":
+			for j := range t.Columns {
+				if t.Columns[j].Name == r.text(i, 3) {
+					t.Columns[j].Key = part
+				}
+			}
+		case k.sv.mariaDB && r.text(i, 5) == "HASH" && part == 1:
+			n := 1
+			for _, c := range t.Columns {
+				if strings.HasPrefix(c.Name, "DB_ROW_HASH_") {
+					n++
+				}
+			}
+			t.Columns = append(t.Columns, ddl.Column{Name: fmt.Sprintf("DB_ROW_HASH_%d", n), Hidden: index, Invisible: true, AsLogged: true})
+		}
+	}
+	return nil
 }
 
 // json marks MariaDB's JSON columns: longtexts whose column check is json_valid.
-func (k *catalog) json(cols []schema.Column, schemaName, table string) error {
-	long := false
-	for i := range cols {
-		long = long || cols[i].DataType == "longtext"
-	}
-	if !long {
-		return nil
-	}
-	r, err := k.s.query(k.ctx, "SELECT CONSTRAINT_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA="+literal(schemaName)+
-		" AND TABLE_NAME="+literal(table))
+func (k *catalog) json(s *session, where string, tables map[string]*ddl.Table) error {
+	r, err := s.query(k.ctx, "SELECT TABLE_NAME, CONSTRAINT_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS"+where)
 	if err != nil {
 		if serverCode(err) != 0 {
 			return nil // before 10.2 there are no checks
@@ -104,13 +264,25 @@ func (k *catalog) json(cols []schema.Column, schemaName, table string) error {
 		return err
 	}
 	for i := range r.rows() {
-		name, check := r.text(i, 0), r.text(i, 1)
-		for j := range cols {
-			c := &cols[j]
+		t, name, check := tables[r.text(i, 0)], r.text(i, 1), r.text(i, 2)
+		if t == nil {
+			continue
+		}
+		for j := range t.Columns {
+			c := &t.Columns[j]
 			if c.DataType == "longtext" && name == c.Name && check == "json_valid(`"+strings.ReplaceAll(c.Name, "`", "``")+"`)" {
 				c.JSON = true
 			}
 		}
 	}
 	return nil
+}
+
+// refused reports whether the server says that a table is not there or may not be looked at.
+func refused(err error) bool {
+	switch serverCode(err) {
+	case mysql.ER_DBACCESS_DENIED_ERROR, mysql.ER_TABLEACCESS_DENIED_ERROR, mysql.ER_SPECIFIC_ACCESS_DENIED_ERROR, mysql.ER_NO_SUCH_TABLE, mysql.ER_BAD_DB_ERROR:
+		return true
+	}
+	return false
 }

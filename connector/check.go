@@ -138,8 +138,8 @@ func (k *checker) metadata() {
 	switch {
 	case m == "FULL":
 		k.add(OK, "", "binlog_row_metadata is FULL: the log carries column names")
-	case k.c.opt.SchemaFrom == schema.FromInformationSchema:
-		k.add(Warning, remedy, "binlog_row_metadata is %q: names come from information_schema, at the risk of a stop after DDL", m)
+	case k.c.opt.SchemaFrom == schema.FromHistory:
+		k.add(Warning, remedy, "binlog_row_metadata is %q: the log carries no column names; they come from the schema history, which stops where it cannot prove them", m)
 	default:
 		k.add(Error, remedy, "binlog_row_metadata is %q: the log carries no column names", m)
 	}
@@ -237,7 +237,7 @@ func (k *checker) privileges(ctx context.Context) {
 	}
 	if !strings.Contains(all, "SELECT") && !strings.Contains(all, "ALL PRIVILEGES") {
 		sev, why := Warning, "types that the log does not tell (tinyint(1); on MariaDB UUID, INET and JSON) are published as their storage types"
-		if k.c.opt.SchemaFrom == schema.FromInformationSchema {
+		if k.c.opt.SchemaFrom == schema.FromHistory && k.sv.vars["binlog_row_metadata"] != "FULL" {
 			sev, why = Error, "column names cannot be read"
 		}
 		k.add(sev, grant("SELECT"), "user %s may not see the tables in information_schema: %s", k.c.opt.User, why)

@@ -564,58 +564,6 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestInformationSchema: names of the server's tables, where the log has none, if all columns agree.
-func TestInformationSchema(t *testing.T) {
-	for _, kind := range []string{"mysql", "mariadb", "mariadb11", "mariadb114", "mariadb102", "mysql56"} {
-		t.Run(kind, func(t *testing.T) {
-			s := testenv.NewMySQL(t, kind)
-			if s.RowMetadata() {
-				s.Exec("SET GLOBAL binlog_row_metadata=" + map[bool]string{true: "NO_LOG", false: "MINIMAL"}[s.MariaDB()])
-			}
-			s.Exec("SET NAMES utf8")
-			s.Exec("CREATE DATABASE shop")
-			s.Exec("CREATE TABLE shop.t (id BIGINT UNSIGNED, a TINYINT(1), b VARCHAR(20) CHARACTER SET latin1, c TEXT CHARACTER SET utf8, d DECIMAL(12,3), e ENUM('x','ÿ') CHARACTER SET latin1," +
-				" f SET('p','q'), g DATETIME(3), h TIMESTAMP NULL, i BINARY(8), j VARBINARY(9), k LONGBLOB, l BIT(9), m YEAR, n MEDIUMINT, o DOUBLE, p FLOAT, q TIME(2), r DATE, s CHAR(200) CHARACTER SET utf8, u POINT, w SMALLINT, PRIMARY KEY (n, id))")
-			con := newConnectorWith(t, s, func(o *Options) { o.SchemaFrom = "information_schema"; o.Start = "latest" }, "shop.*")
-			from := start(t, con)
-			s.Exec("INSERT INTO shop.t VALUES (18446744073709551615,1,'é','ß',1.5,'ÿ','p,q','2026-01-02 03:04:05.678','2026-01-02 03:04:05','ab','cd','ef',5,2026,-5,1.5,2.5,'-01:02:03.04','2026-01-02','ß',ST_GeomFromText('POINT(1 2)'),-3)")
-			s.Exec("CREATE TABLE shop.done (id INT)")
-			all := readUntil(t, con, from, marker("shop.done"))
-			var line string
-			for _, e := range all {
-				if e.Kind != event.Rows {
-					continue
-				}
-				if fmt.Sprint(e.Table.Key) != "[14 0]" {
-					t.Errorf("key %v", e.Table.Key)
-				}
-				var sc event.Scanner
-				sc.Reset(e)
-				for sc.Next() {
-					for _, v := range sc.Row().After[:20] {
-						b, err := v.AppendText(nil)
-						if err != nil {
-							t.Errorf("%s: %v", v.Column().Name, err)
-						}
-						line += v.Column().Name + "=" + strings.TrimRight(string(b), "\x00") + " "
-					}
-				}
-			}
-			want := "id=18446744073709551615 a=1 b=é c=ß d=1.500 e=ÿ f=p,q g=2026-01-02 03:04:05.678 h=2026-01-02 03:04:05 i=ab j=cd k=ef l=5 m=2026 n=-5 o=1.5 p=2.5 q=-01:02:03.04 r=2026-01-02 s=ß "
-			if line != want {
-				t.Errorf("got  %s\nwant %s", line, want)
-			}
-			// The table is altered before its rows are read.
-			from = start(t, con)
-			s.Exec("INSERT INTO shop.t (id,n) VALUES (2,2)")
-			s.Exec("ALTER TABLE shop.t MODIFY w INT")
-			if err := readError(t, con, from); !strings.Contains(err.Error(), "column 22 (w int") {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // TestIdentityClash: two processes with one identity, and a server id that somebody else has.
 func TestIdentityClash(t *testing.T) {
 	for _, kind := range kinds {

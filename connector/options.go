@@ -26,7 +26,8 @@ type Options struct {
 	Start       string               // earliest, latest (also ""), gtid:SET, FILE:OFFSET or an RFC 3339 time
 	Reader      int                  // tells Connectors of one destination apart that read at the same time: at the source each is a replica of its own
 	ServerID    uint32               // replica id; 0: derived from this host's name and the destination
-	SchemaFrom  string               // "" (TABLE_MAP) or "information_schema"
+	SchemaFrom  string               // schema.FromHistory or schema.FromLog
+	History     *schema.History      // what is known of the tables, shared by the Connectors of a destination; nil: it ends with this Connector
 	Skips       map[event.GTID]int64 // transactions that are passed over unread, with the ordinals that each takes (meta.Skip)
 	Heartbeat   time.Duration        // of the idle source; 0: 5 s
 	ReadTimeout time.Duration        // silence that counts as a lost link; 0: three heartbeats
@@ -64,8 +65,8 @@ func New(opt Options) (*Connector, error) {
 	if len(opt.Addresses) == 0 {
 		errs = append(errs, errors.New("connector: no address of the source"))
 	}
-	if opt.SchemaFrom != schema.FromTableMap && opt.SchemaFrom != schema.FromInformationSchema {
-		errs = append(errs, errors.New("connector: schema source is neither empty nor information_schema"))
+	if opt.SchemaFrom != schema.FromHistory && opt.SchemaFrom != schema.FromLog {
+		errs = append(errs, errors.New("connector: schema source is neither empty nor log"))
 	}
 	if opt.Start == "" {
 		opt.Start = "latest"
@@ -75,6 +76,9 @@ func New(opt Options) (*Connector, error) {
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
+	}
+	if opt.History == nil {
+		opt.History = schema.NewHistory(nil)
 	}
 	orDefault(&opt.Heartbeat, 5*time.Second)
 	orDefault(&opt.ReadTimeout, 3*opt.Heartbeat)

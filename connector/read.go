@@ -67,7 +67,13 @@ type reader struct {
 	evictions []time.Time
 	damaged   int // attempts in a row that ended in bytes that make no sense
 	ahead     int // attempts in a row that found the source behind us
+
+	kept time.Time // when the schema history was last saved, or noted how far it reaches
 }
+
+// keepEvery is how often it is saved up to where the log has been searched for statements, so that a crash leaves little to be
+// searched again.
+const keepEvery = time.Minute
 
 // putError carries an error of put through the machine.
 type putError struct{ err error }
@@ -92,7 +98,9 @@ func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(contex
 		last: from.Position,
 	}
 	r.last.GTIDs = from.Position.GTIDs.Clone()
+	r.kept = time.Now()
 	err := r.run(ctx)
+	r.keep(ctx)
 	if r.main {
 		c.state.update(func(s *Status) {
 			s.Connected = false
@@ -102,6 +110,15 @@ func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(contex
 		})
 	}
 	return err
+}
+
+// keep saves the schema history at the end.
+func (r *reader) keep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := r.c.opt.History.Save(ctx, event.Position{}); err != nil {
+		r.c.log.Warn("the schema history is not saved up to its end; the next start looks through more of the log", "error", err)
+	}
 }
 
 // Waits between attempts.
@@ -208,6 +225,11 @@ func (r *reader) attempt(ctx context.Context) error {
 	}
 	cat := &catalog{ctx: ctx, c: c, addr: s.addr, sv: sv}
 	defer cat.close()
+	look := &names{ctx: ctx, r: r, cat: cat, sv: sv, addr: s.addr, charsets: charsets}
+	view, err := look.view()
+	if err != nil {
+		return err
+	}
 	again := &prepared{ctx: ctx, c: c, addr: s.addr, sv: sv, id: c.identity(rereadSlot + r.id.slot)}
 	from := r.last
 	from.GTIDs = r.last.GTIDs.Clone()
@@ -232,7 +254,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	m := binlog.NewMachine(binlog.Options{
 		Destination: c.opt.Destination, ServerUUID: sv.uuid, Match: c.opt.Tables.Match,
 		Tables: schema.New(schema.Options{
-			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, Catalog: cat,
+			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, View: view,
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
@@ -254,7 +276,9 @@ func (r *reader) attempt(ctx context.Context) error {
 		return err
 	}
 	// What lies before the fault is good.
-	return errors.Join(r.flush(ctx), err)
+	err = errors.Join(r.flush(ctx), err)
+	c.opt.History.Advance(r.last)
+	return err
 }
 
 // follow reads until an error.
@@ -374,6 +398,13 @@ func (r *reader) flush(ctx context.Context) error {
 	if len(r.batch) == 0 {
 		return nil
 	}
+	if h := r.c.opt.History; h.Unsaved() {
+		// I6, I7: what rows were decoded with, and the statements before them, outlive them.
+		if err := h.Save(ctx, event.Position{}); err != nil {
+			return r.c.stopOf(err)
+		}
+		r.kept = time.Now()
+	}
 	begin := time.Now()
 	if err := r.put(ctx, r.batch); err != nil {
 		return &putError{err}
@@ -403,6 +434,10 @@ func (r *reader) flush(ctx context.Context) error {
 		if r.main {
 			r.c.state.update(func(s *Status) { s.LastCommit = time.UnixMicro(end.Txn.Time) })
 		}
+	}
+	if end != nil && begin.Sub(r.kept) > keepEvery {
+		r.c.opt.History.Advance(r.last) // saved with the next batch
+		r.kept = begin
 	}
 	r.c.state.events.Add(int64(len(r.batch)))
 	r.c.state.rows.Add(rows)

@@ -11,8 +11,9 @@ import (
 type Memory struct {
 	SoleOwners
 
-	mu      sync.Mutex
-	records map[Identity]*Record
+	mu        sync.Mutex
+	records   map[Identity]*Record
+	documents map[Identity][]byte // by destination and name
 }
 
 // Load implements Store.
@@ -63,6 +64,35 @@ func (m *Memory) List(_ context.Context, destination string) ([]Identity, error)
 	}
 	SortIdentities(ids)
 	return ids, nil
+}
+
+// LoadDocument implements Documents.
+func (m *Memory) LoadDocument(_ context.Context, destination, name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, ok := m.documents[Identity{destination, name}]
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return slices.Clone(d), nil
+}
+
+// SaveDocument implements Documents.
+func (m *Memory) SaveDocument(_ context.Context, destination, name string, data []byte) error {
+	id := Identity{destination, name}
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.documents == nil {
+		m.documents = make(map[Identity][]byte)
+	}
+	m.documents[id] = slices.Clone(data)
+	if data == nil {
+		delete(m.documents, id)
+	}
+	return nil
 }
 
 // SortIdentities sorts by destination and client, as Store.List returns them.

@@ -17,6 +17,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec/maxwell"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/server"
@@ -37,13 +38,13 @@ func newLogger(c config.Log, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// newConnector makes the database side of a destination. It does not connect.
-func newConnector(d *config.Destination, skips map[event.GTID]int64, log *slog.Logger) (*connector.Connector, error) {
-	return newReader(d, skips, log, 0)
+// newConnector makes the database side of a destination. It does not connect. history may be nil.
+func newConnector(d *config.Destination, history *schema.History, skips map[event.GTID]int64, log *slog.Logger) (*connector.Connector, error) {
+	return newReader(d, history, skips, log, 0)
 }
 
 // newReader is newConnector for what reads beside the destination's own: each with a number.
-func newReader(d *config.Destination, skips map[event.GTID]int64, log *slog.Logger, number int) (*connector.Connector, error) {
+func newReader(d *config.Destination, history *schema.History, skips map[event.GTID]int64, log *slog.Logger, number int) (*connector.Connector, error) {
 	tables, err := tablefilter.New(d.Tables)
 	if err != nil {
 		return nil, err
@@ -64,6 +65,7 @@ func newReader(d *config.Destination, skips map[event.GTID]int64, log *slog.Logg
 		Reader:      number,
 		ServerID:    d.Source.ServerID,
 		SchemaFrom:  d.Schema,
+		History:     history,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),
 		MaxEvent:    int(d.Source.MaxEvent),

@@ -7,6 +7,7 @@
 //	binlogmq cursor skip -c config.yaml ...         pass over one transaction
 //	binlogmq cursor export|import -c config.yaml ...  take cursors from one store to another
 //	binlogmq cursor new-life -c config.yaml ...     let a sink begin anew at its cursor
+//	binlogmq schema show|forget -c config.yaml ...  look at the tables' definitions, have them looked up again
 //	binlogmq version
 //
 // The package's jobs are to read the configuration, to build the parts in order

@@ -328,7 +328,7 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 		}
 		cancel()
 		p.closeSinks(hard, now)
-		now = &destination{cfg: d.cfg, lease: d.lease, skips: d.skips}
+		now = &destination{cfg: d.cfg, lease: d.lease, skips: d.skips, history: d.history}
 		if !errors.Is(why.error, event.ErrAnotherServer) {
 			now.gone = why.error
 		}

@@ -45,6 +45,9 @@ const usage = `usage: binlogmq COMMAND
                                    write cursors, states and lives as JSON
   cursor import -c FILE --from EXPORT [--destination D] [--yes]
                                    put exported cursors into this configuration's store
+  schema show -c FILE              show what is known of the tables' definitions
+  schema forget -c FILE [--destination D] [--table SCHEMA.TABLE] [--yes]
+                                   have definitions looked up again, after alterations that the log does not hold
   version                          print the version
 
 docs/configuration.md describes the file; config.yaml.example is a start.`
@@ -100,6 +103,8 @@ func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs
 		return checkCommand(soft, rest, out, errs)
 	case "cursor":
 		return cursorCommand(soft, rest, in, out, errs)
+	case "schema":
+		return schemaCommand(soft, rest, in, out)
 	case "version", "--version", "-version":
 		fmt.Fprintln(out, "binlogmq", versionText())
 		return nil

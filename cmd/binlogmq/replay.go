@@ -210,7 +210,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 	log := p.log.With("destination", d.cfg.Name)
 	old := *d.cfg
 	old.Tables = sinks[0].saved.recipe.Tables
-	src, err := newReader(&old, d.skips, p.log, reader)
+	src, err := newReader(&old, d.history, d.skips, p.log, reader)
 	if err != nil {
 		return err
 	}

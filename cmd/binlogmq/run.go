@@ -17,6 +17,7 @@ import (
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/server"
@@ -52,6 +53,7 @@ type destination struct {
 	cfg       *config.Destination
 	lease     meta.Lease
 	skips     map[event.GTID]int64 // transactions that are passed over
+	history   *schema.History      // of its tables
 	connector *connector.Connector
 	sinks     []*sinkPart
 	failure         // why it could not begin
@@ -201,7 +203,7 @@ func (p *program) dismissAll(ctx context.Context, all []*destination) {
 
 // parts makes the parts of a destination; nothing connects yet.
 func (p *program) parts(d *destination) error {
-	c, err := newConnector(d.cfg, d.skips, p.log)
+	c, err := newConnector(d.cfg, d.history, d.skips, p.log)
 	if err != nil {
 		return err
 	}

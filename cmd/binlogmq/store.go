@@ -18,6 +18,7 @@ import (
 type metaStore interface {
 	meta.Store
 	meta.Owners
+	meta.Documents
 	Close() error
 }
 

@@ -17,9 +17,21 @@ type Tables interface {
 	// *[StopError] ends the stream; any other one is passed on as it is.
 	Table(t *TableMap) (*event.Table, error)
 
-	// Changed tells that the DDL statement has been read, so that what is known
-	// about the tables it may touch from elsewhere than the log must be looked up again.
-	Changed(schema, statement []byte)
+	// Changed tells that a DDL statement has been read, before it is emitted. Its error is treated as that of Table.
+	Changed(*Statement) error
+}
+
+// Statement is a DDL statement with where it lies. Its slices share the event's memory.
+type Statement struct {
+	Text       []byte // UTF-8
+	Schema     []byte // default database of the session
+	SQLMode    uint64 // of the session
+	Collation  uint16 // id of the server's default; 0 when the log does not say
+	GTID       event.GTID
+	ServerUUID string
+	File       string
+	Start      uint64 // of the event
+	Next       uint64 // behind it
 }
 
 // Options configures a [Machine].
@@ -633,9 +645,8 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	text := q.Statement
 	if s == stmtAccount || s == stmtSpared {
 		text = nil
-	} else if m.opt.Tables != nil {
-		m.opt.Tables.Changed(q.Schema, text)
-		m.forget()
+	} else if err := m.changed(q, start, next); err != nil {
+		return err
 	}
 	e := m.alloc.event(len(text))
 	*e = event.Event{
@@ -647,6 +658,29 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	}
 	e.Size = sizeofEvent + len(e.Raw) + len(e.Schema)
 	return m.emit(e)
+}
+
+// changed tells Options.Tables of a statement.
+func (m *Machine) changed(q *Query, start, next uint64) error {
+	if m.opt.Tables == nil {
+		return nil
+	}
+	m.forget()
+	st := Statement{
+		Text: m.utf8(q, q.Statement), Schema: q.Schema, SQLMode: q.SQLMode, Collation: q.ServerCollation,
+		ServerUUID: m.opt.ServerUUID, File: m.file, Start: start, Next: next,
+	}
+	if m.txn != nil {
+		st.GTID = m.txn.GTID
+	}
+	err := m.opt.Tables.Changed(&st)
+	var stop *StopError
+	if errors.As(err, &stop) {
+		e := m.stop(start, stop.What, stop.Remedy)
+		e.Err = stop.Err
+		return e
+	}
+	return err
 }
 
 // ---- rows
@@ -755,21 +789,46 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	if n == 0 {
 		return nil
 	}
+	e := event.Event{
+		Kind: event.Rows, Partial: h.Partial, ServerID: r.ServerID, Time: int64(r.Time) * 1e6, File: m.file, Start: start, Next: next, Table: ref.table,
+	}
+	if ref.table.RowEnd == 0 {
+		e.Op, e.Rows = h.Op, uint32(n)
+		e.Raw, e.Images = m.own(r, h.compressed, im, raw)
+		return m.keepRows(r, &e)
+	}
+	runs, err := event.Live(ref.table, h.Op, im, n, raw)
+	if err != nil {
+		return m.stopTable(start, ref.def, "the present rows of a table WITH SYSTEM VERSIONING cannot be told", "SET GLOBAL binlog_row_image = FULL on the source; to go on, "+
+			"move the cursor behind the row with: binlogmq cursor set", err)
+	}
+	for i := range runs {
+		e.Op, e.Rows, e.Raw = runs[i].Op, uint32(runs[i].Rows), runs[i].Raw
+		e.Images = event.Images{Before: m.keep(runs[i].Images.Before), After: m.keep(runs[i].Images.After)}
+		if len(runs) == 1 && runs[i].Rows == n {
+			e.Raw = m.keep(e.Raw) // it may be the event's own memory
+		}
+		if err := m.keepRows(r, &e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepRows numbers a rows event and holds it until it is known what follows.
+func (m *Machine) keepRows(r *Raw, rows *event.Event) error {
 	if err := m.begin(r); err != nil {
 		return err
 	}
 	if err := m.release(false); err != nil {
 		return err
 	}
-	e := m.alloc.event(len(raw))
-	own, ownImages := m.own(r, h.compressed, im, raw)
-	*e = event.Event{
-		Kind: event.Rows, Op: h.Op, Partial: h.Partial, ServerID: r.ServerID, Rows: uint32(n), Ordinal: m.ordinal + 1, Index: m.rows, Time: int64(r.Time) * 1e6,
-		File: m.file, Start: start, Next: next, Txn: m.txn, Table: ref.table, Images: ownImages, Raw: own,
-		Size: sizeofEvent + len(raw) + len(im.Before) + len(im.After),
-	}
-	m.ordinal += int64(n)
-	m.rows += int64(n)
+	e := m.alloc.event(len(rows.Raw))
+	*e = *rows
+	e.Ordinal, e.Index, e.Txn = m.ordinal+1, m.rows, m.txn
+	e.Size = sizeofEvent + len(e.Raw) + len(e.Images.Before) + len(e.Images.After)
+	m.ordinal += int64(e.Rows)
+	m.rows += int64(e.Rows)
 	m.held = e
 	return nil
 }

@@ -334,6 +334,8 @@ type Query struct {
 	Charset   uint16 // collation id of the client that sent the statement; 0 when the log does not say
 	SQLMode   uint64 // of the session; 0 when the log does not say
 
+	ServerCollation uint16 // id of the server's default collation; 0 when the log does not say
+
 	// Databases are those whose tables the statement may write to, triggers and functions included, each with a NUL
 	// behind it: MySQL lists them from 5.6 on.
 	Databases []byte
@@ -387,9 +389,10 @@ func (q *Query) statusVars(b []byte) {
 			c.take(int(c.u8()) + 1)
 		case 4:
 			charset := c.u16()
-			c.take(4)
+			c.u16() // of the connection
+			server := c.u16()
 			if !c.bad {
-				q.Charset = charset
+				q.Charset, q.ServerCollation = charset, server
 			}
 		case 5, 6: // time zone, catalog
 			c.take(int(c.u8()))

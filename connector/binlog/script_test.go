@@ -40,7 +40,7 @@ func (oneColumn) Table(t *TableMap) (*event.Table, error) {
 	return tab, tab.Compile()
 }
 
-func (oneColumn) Changed(_, _ []byte) {}
+func (oneColumn) Changed(*Statement) error { return nil }
 
 var uuidA = [16]byte{0x3e, 0x11, 0xfa, 0x47, 0x71, 0xca, 0x11, 0xe1, 0x9e, 0x33, 0xc8, 0x0a, 0xa9, 0x42, 0x95, 0x62}
 

@@ -53,9 +53,10 @@ func (m *Machine) querySkipped(r *Raw, start, next uint64) error {
 	case stmtCommit, stmtRollback:
 		return m.endSkipped(r, start, next)
 	}
-	if !s.control() && s != stmtDML && s != stmtAccount && m.opt.Tables != nil {
-		m.opt.Tables.Changed(q.Schema, q.Statement) // it is not published, but what it did holds
-		m.forget()
+	if !s.control() && s != stmtDML && s != stmtAccount {
+		if err := m.changed(&q, start, next); err != nil { // it is not published, but what it did holds
+			return err
+		}
 	}
 	if m.state == inside {
 		return nil

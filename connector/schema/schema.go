@@ -1,58 +1,29 @@
 package schema
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 )
 
 // Sources of column names.
 const (
-	FromTableMap          = ""                   // TABLE_MAP only: binlog_row_metadata=FULL
-	FromInformationSchema = "information_schema" // names of the server's present tables where TABLE_MAP has none
+	FromHistory = ""    // the log where it has names, else the destination's schema history
+	FromLog     = "log" // the log only: binlog_row_metadata=FULL
 )
-
-// Column is a column as information_schema describes it now.
-type Column struct {
-	Name      string
-	DataType  string // lower case: "varchar"
-	SQLType   string // COLUMN_TYPE: "varchar(20)", "enum('a','b')"
-	Charset   string // "" for columns without
-	Collation uint32 // id; 0 when unknown
-	Octets    uint64 // CHARACTER_OCTET_LENGTH
-	Precision uint64 // NUMERIC_PRECISION
-	Scale     uint64 // NUMERIC_SCALE
-	Fraction  uint64 // DATETIME_PRECISION
-	Nullable  bool
-	Invisible bool
-	JSON      bool // MariaDB: a JSON column, which is a longtext with a check
-	Key       int  // position in the primary key, from 1; 0: no part of it
-}
-
-// ErrNoTable is returned by a Catalog that can tell that the table is not
-// there or may not be looked at.
-var ErrNoTable = errors.New("the table is gone or may not be looked at")
-
-// Catalog answers from the server's information_schema.
-type Catalog interface {
-	// Columns returns the columns of the table in order. It fails with ErrNoTable (wrapped or not) when asking
-	// again would not help; any other error means that nobody knows.
-	Columns(schema, table string) ([]Column, error)
-}
 
 // Options configures a [Builder].
 type Options struct {
 	MariaDB  bool
 	Version  string            // of the server, for the remedies in errors
-	From     string            // FromTableMap or FromInformationSchema
+	From     string            // FromHistory or FromLog
 	Charsets map[uint32]string // collation id -> character set, as the server has them
-	Catalog  Catalog           // nil: no enrichment
+	View     *View             // nil: what the log says is all that is known
 }
 
 // Builder makes tables of TABLE_MAPs and remembers them. It implements
@@ -66,9 +37,15 @@ type Builder struct {
 }
 
 type entry struct {
-	schema, name string
-	table        *event.Table
-	weight       int
+	table  *event.Table
+	from   origin
+	weight int
+}
+
+// origin tells one definition of a table from another. Plans are made anew where it changes.
+type origin struct {
+	state ddl.State
+	def   *ddl.Table
 }
 
 // generation bounds the bytes of the tables that are remembered of one generation, of which there are two (I9).
@@ -84,12 +61,12 @@ func New(opt Options) *Builder {
 func FullMetadata(mariaDB bool, version string) string {
 	if mariaDB {
 		if !atLeast(version, 10, 5, 0) {
-			return "MariaDB before 10.5 cannot log column names: accept the risk of schema: information_schema, or upgrade"
+			return "MariaDB before 10.5 cannot log column names: upgrade, or leave schema: log out"
 		}
 		return "run on the source: SET GLOBAL binlog_row_metadata=FULL; and put binlog_row_metadata=FULL under [mariadb] in its option file"
 	}
 	if !atLeast(version, 8, 0, 1) {
-		return "MySQL before 8.0.1 cannot log column names: accept the risk of schema: information_schema, or upgrade"
+		return "MySQL before 8.0.1 cannot log column names: upgrade, or leave schema: log out"
 	}
 	return "run on the source: SET PERSIST binlog_row_metadata=FULL"
 }
@@ -109,39 +86,47 @@ func atLeast(version string, want ...int) bool {
 	return true
 }
 
-// Changed forgets the tables that the statement names, so that information_schema is asked again.
-func (b *Builder) Changed(_, statement []byte) {
-	if len(b.known)+len(b.before) == 0 {
-		return
+// Changed implements binlog.Tables.
+func (b *Builder) Changed(st *binlog.Statement) error {
+	if b.opt.View == nil {
+		return nil
 	}
-	text := strings.ToLower(string(statement))
-	for _, known := range []map[string]*entry{b.known, b.before} {
-		for k, e := range known {
-			if strings.Contains(text, strings.ToLower(e.name)) || strings.Contains(text, strings.ToLower(e.schema)) {
-				delete(known, k)
-			}
-		}
+	return b.opt.View.Changed(st)
+}
+
+func (b *Builder) origin(n ddl.Name) (o origin) {
+	if b.opt.View != nil {
+		o.state, o.def = b.opt.View.def(n)
 	}
+	return o
 }
 
 // Table implements binlog.Tables.
 func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
-	if e, ok := b.known[string(t.Definition)]; ok {
+	n := ddl.Name{Schema: text(t.Schema), Table: text(t.Table)}
+	if b.opt.View != nil {
+		n = b.opt.View.srv.Fold(n)
+	}
+	from := b.origin(n)
+	if e, ok := b.known[string(t.Definition)]; ok && e.from == from {
 		return e.table, nil
 	}
 	e, ok := b.before[string(t.Definition)]
-	if !ok {
-		table, err := b.build(t)
+	if !ok || e.from != from {
+		table, err := b.build(t, n)
 		if err != nil {
 			return nil, err
 		}
-		e = &entry{schema: string(t.Schema), name: string(t.Table), table: table, weight: len(t.Definition) + 256}
+		e = &entry{table: table, from: b.origin(n), weight: len(t.Definition) + 256}
 		if table != nil {
 			e.weight += table.Memory()
 		}
 	}
 	if b.weight+e.weight > b.limit {
 		b.before, b.known, b.weight = b.known, map[string]*entry{}, 0
+	}
+	if old, ok := b.known[string(t.Definition)]; ok {
+		b.weight -= old.weight
 	}
 	b.known[string(t.Definition)] = e
 	b.weight += e.weight
@@ -154,7 +139,7 @@ func stop(what, remedy string, err error) error {
 
 const skipRemedy = "exclude the table, or upgrade binlogmq if a later version supports it"
 
-func (b *Builder) build(t *binlog.TableMap) (*event.Table, error) {
+func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 	cols, err := t.Columns()
 	if err != nil {
 		return nil, err
@@ -164,35 +149,87 @@ func (b *Builder) build(t *binlog.TableMap) (*event.Table, error) {
 		return nil, err
 	}
 	named := cols.Names != nil || len(cols.Types) == 0
-	if !named && b.opt.From != FromInformationSchema {
-		// I6: names are never guessed.
-		return nil, stop("the log has no column names", FullMetadata(b.opt.MariaDB, b.opt.Version)+
-			" (rows logged before that cannot be read: then move the cursor behind them with: binlogmq cursor set; or accept the risk of schema: information_schema)", nil)
-	}
 	if named && b.sequence(table) {
 		return nil, nil
 	}
-	var info []Column
-	if b.opt.Catalog != nil {
-		info, err = b.opt.Catalog.Columns(table.Schema, table.Name)
-		if err != nil && !errors.Is(err, ErrNoTable) {
-			return nil, fmt.Errorf("table %s.%s: asking information_schema: %w", table.Schema, table.Name, err)
-		}
-	}
-	if !named {
-		if err := b.adopt(table, cols, info, err); err != nil {
+	switch {
+	case !named:
+		if err := b.name(table, cols, n); err != nil {
 			return nil, err
 		}
 		if b.sequence(table) {
 			return nil, nil
 		}
-	} else {
-		enrich(table, info)
+	case b.opt.View != nil:
+		def, err := b.opt.View.enrichment(n)
+		if err != nil {
+			return nil, fmt.Errorf("table %s: asking information_schema: %w", n, err)
+		}
+		b.enrich(table, def)
+	}
+	if b.opt.MariaDB && b.opt.View != nil {
+		if err := b.live(table, n); err != nil {
+			return nil, err
+		}
 	}
 	if err := table.Compile(); err != nil {
 		return nil, stop("the table cannot be decoded", skipRemedy, err)
 	}
 	return table, nil
+}
+
+// live has the events of a table WITH SYSTEM VERSIONING show its present rows. That it is one says the history; where that does not know
+// the table, nothing is guessed of one that looks like it, since messages and their numbers depend on it (I5, I6).
+func (b *Builder) live(t *event.Table, n ddl.Name) error {
+	index := func(name string) int {
+		return slices.IndexFunc(t.Columns, func(c event.Column) bool {
+			return c.Name == name && !c.Nullable && (c.Type == event.TypeTimestamp2 || c.Type == event.TypeTimestamp)
+		})
+	}
+	end := index("row_end")
+	if end < 0 || index("row_start") < 0 {
+		return nil
+	}
+	def, err := b.opt.View.enrichment(n)
+	if err != nil {
+		return fmt.Errorf("table %s: asking information_schema: %w", n, err)
+	}
+	if def == nil {
+		return stop("the table has columns row_start and row_end, and nobody knows any more whether it was one WITH SYSTEM VERSIONING",
+			"exclude the table, or move the cursor behind its rows with: binlogmq cursor set", nil)
+	}
+	if def.Versioned {
+		t.RowEnd = end + 1
+		t.Key = slices.DeleteFunc(slices.Clone(t.Key), func(k int) bool { return k == end })
+	}
+	return nil
+}
+
+// name gives the columns of a table the names that they had where the reader stands (I6).
+func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name) error {
+	full := FullMetadata(b.opt.MariaDB, b.opt.Version)
+	const behind = " (rows logged before that cannot be read: then move the cursor behind them with: binlogmq cursor set)"
+	if b.opt.From == FromLog || b.opt.View == nil {
+		return stop("the log has no column names", full+behind, nil)
+	}
+	remedy := full + behind
+	state, def := b.opt.View.def(n)
+	if state != ddl.Known {
+		_, err := b.opt.View.resolve(n, remedy, func(d *ddl.Table) error {
+			trial := *table
+			trial.Columns = slices.Clone(table.Columns)
+			if err := b.adopt(&trial, cols, d, remedy); err != nil {
+				return err
+			}
+			def = d
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return b.adopt(table, cols, def, "it was altered where the log does not show it (sql_log_bin=0, or statements that were skipped): if its present columns are those of these rows, "+
+		"have them looked up again with: binlogmq schema forget; to be safe from now on "+full)
 }
 
 // columns fills the columns with what the TABLE_MAP says.
@@ -366,27 +403,32 @@ func (b *Builder) sequence(t *event.Table) bool {
 	})
 }
 
-// enrich adds what information_schema knows beyond the TABLE_MAP, a column at a
-// time and only where name and type agree.
-func enrich(t *event.Table, info []Column) {
-	if info == nil {
+// enrich adds what is known beyond the TABLE_MAP, a column at a time and only where name and type agree.
+func (b *Builder) enrich(t *event.Table, def *ddl.Table) {
+	if def == nil {
 		return
 	}
-	byName := make(map[string]*Column, len(info))
-	for i := range info {
-		byName[info[i].Name] = &info[i]
+	byName := make(map[string]*ddl.Column, len(def.Columns))
+	for i := range def.Columns {
+		byName[def.Columns[i].Name] = &def.Columns[i]
 	}
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		k := byName[c.Name]
-		if k == nil || disagree(c, k) != "" {
+		if k == nil || k.Hidden != "" || disagree(c, k) != "" {
 			continue
 		}
-		apply(c, k)
+		b.apply(c, k)
 	}
 }
 
-func apply(c *event.Column, k *Column) {
+func (b *Builder) apply(c *event.Column, k *ddl.Column) {
+	if b.opt.MariaDB && k.Virtual {
+		c.Virtual = event.VirtualLogged
+		if !atLeast(b.opt.Version, 10, 5) {
+			c.Virtual = event.VirtualNull
+		}
+	}
 	// Some servers show the labels of ENUM and SET in bytes of the column's charset; Compile derives the type from Members.
 	if len(c.Members) == 0 {
 		// MariaDB writes "varchar(20) /*M!100301 COMPRESSED*/".
@@ -399,6 +441,8 @@ func apply(c *event.Column, k *Column) {
 		c.Logical = event.LogicalINET4
 	case k.DataType == "inet6":
 		c.Logical = event.LogicalINET6
+	case k.DataType == "vector" && c.Type == event.TypeVarchar: // MariaDB
+		c.Logical = event.LogicalVector
 	case k.JSON:
 		c.Logical = event.LogicalJSON
 	case c.Type == event.TypeTiny && strings.HasPrefix(k.SQLType, "tinyint(1)"):
@@ -406,21 +450,17 @@ func apply(c *event.Column, k *Column) {
 	}
 }
 
-// adopt gives the columns information_schema's names, and whatever else the
+// adopt gives the columns the names of a definition, and whatever else the
 // TABLE_MAP lacks, if every column agrees (I6).
-func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, info []Column, err error) error {
-	const remedy = "the table was altered after the rows were logged, or cannot be seen: "
-	full := FullMetadata(b.opt.MariaDB, b.opt.Version)
-	if err != nil || info == nil {
-		return stop("the log has no column names and information_schema does not show the table", remedy+"grant SELECT on it; "+full, err)
-	}
+func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, remedy string) error {
+	info := def.Columns
 	if len(info) != len(t.Columns) {
-		return stop(fmt.Sprintf("the log shows %d columns, information_schema %d", len(t.Columns), len(info)), remedy+full, nil)
+		return stop(fmt.Sprintf("the log shows %d columns, the known definition %d", len(t.Columns), len(info)), remedy, nil)
 	}
 	for i := range t.Columns {
 		c, k := &t.Columns[i], &info[i]
 		if why := disagree(c, k); why != "" {
-			return stop(fmt.Sprintf("column %d (%s %s in information_schema) is another one in the log: %s", i+1, k.Name, k.SQLType, why), remedy+full, nil)
+			return stop(fmt.Sprintf("column %d (%s %s in the known definition) is another one in the log: %s", i+1, k.Name, k.SQLType, why), remedy, nil)
 		}
 		c.Name = k.Name
 		c.Invisible = k.Invisible
@@ -430,30 +470,23 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, info []Column, err
 		if c.Charset == "" && c.Type != event.TypeVector && c.Type != event.TypeGeometry {
 			switch {
 			case k.Charset != "":
-				c.Charset, c.Collation = k.Charset, k.Collation
-			case b.isCharacter(c.Type):
+				c.Charset = k.Charset
+			case b.isCharacter(c.Type), c.Type == event.TypeEnum, c.Type == event.TypeSet:
 				c.Charset, c.Collation = "binary", 63
 			}
 		}
 		if (c.Type == event.TypeEnum || c.Type == event.TypeSet) && c.Members == nil {
-			labels, ok := ParseMembers(k.SQLType)
-			for j, l := range labels {
-				if !utf8.ValidString(l) { // not converted by the server
-					u, err := event.AppendUTF8(nil, k.Charset, []byte(l))
-					labels[j], ok = string(u), ok && err == nil
-				}
+			if k.Members == nil {
+				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), remedy, nil)
 			}
-			if !ok {
-				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), full, nil)
-			}
-			c.Members = labels
+			c.Members = k.Members
 		}
-		apply(c, k)
+		b.apply(c, k)
 	}
 	if cols.Key == nil {
 		t.Key = nil
 		for n := 1; ; n++ {
-			i := slices.IndexFunc(info, func(k Column) bool { return k.Key == n })
+			i := slices.IndexFunc(info, func(k ddl.Column) bool { return k.Key == n })
 			if i < 0 {
 				break
 			}
@@ -463,9 +496,12 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, info []Column, err
 	return nil
 }
 
-// disagree tells why a column of the log cannot be that of information_schema; "" if it can.
-func disagree(c *event.Column, k *Column) string {
-	if c.Nullable != k.Nullable {
+// disagree tells why a column of the log cannot be that of a definition; "" if it can.
+func disagree(c *event.Column, k *ddl.Column) string {
+	if k.Hidden != "" {
+		return "" // its type is that of an expression
+	}
+	if c.Nullable != k.Nullable && !k.AsLogged {
 		return "one of them is NOT NULL"
 	}
 	is := func(names ...string) bool { return slices.Contains(names, k.DataType) }
@@ -542,7 +578,7 @@ func disagree(c *event.Column, k *Column) string {
 	return unless(false)
 }
 
-func agreeBinary(c *event.Column, k *Column, bin string) bool {
+func agreeBinary(c *event.Column, k *ddl.Column, bin string) bool {
 	return c.Charset == "" || (c.Charset == "binary") == (k.DataType == bin)
 }
 
@@ -552,34 +588,40 @@ func ParseMembers(sqlType string) ([]string, bool) {
 	if i < 0 {
 		return nil, false
 	}
-	b := []byte(sqlType[i+1:])
+	b := sqlType[i+1:]
 	var out []string
 	for {
 		if len(b) == 0 || b[0] != '\'' {
 			return nil, false
 		}
-		b = b[1:]
 		var label []byte
-		for {
-			j := bytes.IndexByte(b, '\'')
-			if j < 0 {
-				return nil, false
+		n, closed := 1, false
+		for ; n < len(b) && !closed; n++ {
+			switch x := b[n]; {
+			case x == '\\' && n+1 < len(b): // the server escapes these only: NUL, the ends of lines, and itself
+				n++
+				if at := strings.IndexByte("0nr", b[n]); at >= 0 {
+					label = append(label, "\x00\n\r"[at])
+				} else {
+					label = append(label, b[n])
+				}
+			case x != '\'':
+				label = append(label, x)
+			case n+1 < len(b) && b[n+1] == '\'':
+				label = append(label, x)
+				n++
+			default:
+				closed = true
 			}
-			label = append(label, b[:j]...)
-			b = b[j+1:]
-			if len(b) == 0 || b[0] != '\'' {
-				break
-			}
-			label = append(label, '\'')
-			b = b[1:]
 		}
-		out = append(out, string(label))
-		if len(b) == 0 {
+		if !closed || n == len(b) {
 			return nil, false
 		}
-		switch b[0] {
+		out = append(out, string(label))
+		end := b[n]
+		b = b[n+1:]
+		switch end {
 		case ',':
-			b = b[1:]
 		case ')':
 			return out, true
 		default:

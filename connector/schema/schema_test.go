@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -38,19 +39,65 @@ func names(n ...string) string {
 
 var charsets = map[uint32]string{8: "latin1", 28: "gbk", 45: "utf8mb4", 63: "binary"}
 
-// catalogue answers from a map and counts the questions.
-type catalogue struct {
-	cols  []Column
-	err   error
-	asked int
+// present is a Source that stands at one place; tables shows what information_schema does, and asked counts the questions.
+type present struct {
+	at     event.Position
+	now    event.Position // where the log ends
+	tables map[ddl.Name]*ddl.Table
+	log    []*binlog.Statement // between at and now
+	err    error
+	asked  map[string]int
 }
 
-func (c *catalogue) Columns(schema, table string) ([]Column, error) {
-	c.asked++
-	if schema != "shop" || table != "t" {
-		return nil, fmt.Errorf("asked for %s.%s", schema, table)
+func (p *present) Here() (event.Position, error) { return p.at, nil }
+
+func (p *present) Describe(n ddl.Name) (*ddl.Table, event.Position, error) {
+	if p.asked == nil {
+		p.asked = map[string]int{}
 	}
-	return c.cols, c.err
+	p.asked[n.Table]++
+	if p.err != nil {
+		return nil, p.now, p.err
+	}
+	if t := p.tables[n]; t != nil {
+		return t, p.now, nil
+	}
+	return nil, p.now, ErrNoTable
+}
+
+func (p *present) Scan(from, to event.Position, tell func(*binlog.Statement)) error {
+	for _, st := range p.log {
+		end := event.Position{File: st.File, Offset: st.Next, ServerUUID: st.ServerUUID}
+		if !from.Reached(&end) && to.Reached(&end) {
+			tell(st)
+		}
+	}
+	return nil
+}
+
+var shopT = ddl.Name{Schema: "shop", Table: "t"}
+
+// place is a transaction end.
+func place(offset uint64) event.Position {
+	return event.Position{File: "binlog.000001", Offset: offset, ServerUUID: "s"}
+}
+
+// said is a statement that ends at an offset.
+func said(offset uint64, text string) *binlog.Statement {
+	return &binlog.Statement{Text: []byte(text), Schema: []byte("shop"), ServerUUID: "s", File: "binlog.000001", Start: offset - 10, Next: offset}
+}
+
+// knowing returns a view of a history that begins, at offset 100, with these columns of shop.t.
+func knowing(p *present, mariaDB bool, cols []ddl.Column) *View {
+	h := NewHistory(nil)
+	base := map[ddl.Name]*ddl.Table{{Schema: "shop"}: {Charset: "utf8mb4"}}
+	if cols != nil {
+		base[shopT] = &ddl.Table{Charset: "utf8mb4", Columns: cols}
+	}
+	srv := ddl.Server{MariaDB: mariaDB, Version: 80036}
+	h.begin(srv, place(100), place(100), base)
+	p.at, p.now = place(100), place(100)
+	return h.View(place(100), ViewOptions{Source: p, Server: srv})
 }
 
 func describe(t *event.Table) string {
@@ -165,7 +212,7 @@ func TestRefusals(t *testing.T) {
 
 func TestEnrichment(t *testing.T) {
 	m := tableMap(t, "\x01\x01\xfc\xfe\xfe\x0f", "\x04\xfe\x10\xfe\x04\x14\x00", "\x3f", "\x01", "\x40", "\x02", "\x2d\x01\x3f\x02\x3f\x03\x08", "\x04", names("b", "c", "j", "u", "i", "v"))
-	cols := []Column{ // another order: matched by name
+	cols := []ddl.Column{ // another order: matched by name
 		{Name: "v", DataType: "varchar", SQLType: "varchar(20) /*M!100301 COMPRESSED*/", Octets: 20, Charset: "latin1", Nullable: true},
 		{Name: "b", DataType: "tinyint", SQLType: "tinyint(1)", Nullable: true},
 		{Name: "c", DataType: "int", SQLType: "int", Nullable: true}, // altered since: not used
@@ -173,8 +220,8 @@ func TestEnrichment(t *testing.T) {
 		{Name: "u", DataType: "uuid", SQLType: "uuid", Nullable: true},
 		{Name: "i", DataType: "inet4", SQLType: "inet4", Nullable: true},
 	}
-	cat := &catalogue{cols: cols}
-	b := New(Options{MariaDB: true, Charsets: charsets, Catalog: cat})
+	src := &present{tables: map[ddl.Name]*ddl.Table{shopT: {Columns: cols[1:2]}}}
+	b := New(Options{MariaDB: true, Charsets: charsets, View: knowing(src, true, cols)})
 	table, err := b.Table(m)
 	if err != nil {
 		t.Fatal(err)
@@ -183,41 +230,43 @@ func TestEnrichment(t *testing.T) {
 	if got := describe(table); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	// Asked once, and again after a statement that names the table.
-	_, _ = b.Table(m)
-	b.Changed(nil, []byte("DROP VIEW v"))
-	_, _ = b.Table(m)
-	if cat.asked != 1 {
-		t.Errorf("asked %d times", cat.asked)
+	// The history answers, also after a statement that it can follow.
+	_ = b.Changed(said(200, "DROP VIEW v"))
+	_ = b.Changed(said(300, "alter table shop.t modify b int"))
+	if table, err = b.Table(m); err != nil || table.Columns[0].Logical != 0 || table.Columns[3].Logical != event.LogicalUUID || src.asked["t"] != 0 {
+		t.Errorf("%v, %v, asked %d times", table, err, src.asked["t"])
 	}
-	b.Changed(nil, []byte("alter table SHOP.T modify b int"))
-	_, _ = b.Table(m)
-	if cat.asked != 2 {
-		t.Errorf("asked %d times after DDL", cat.asked)
+	// One that it cannot follow: asked once.
+	_ = b.Changed(said(400, "alter table shop.t transmogrify"))
+	_ = b.Changed(said(500, "alter table shop.t modify b nonsense"))
+	for range 2 {
+		if table, err = b.Table(m); err != nil || table.Columns[0].Logical != event.LogicalBool || src.asked["t"] != 1 {
+			t.Errorf("%v, %v, asked %d times", table, err, src.asked["t"])
+		}
 	}
 	// The table is gone: the log alone describes it. Nobody knows: an error that is no stop.
-	b = New(Options{MariaDB: true, Charsets: charsets, Catalog: &catalogue{err: fmt.Errorf("x: %w", ErrNoTable)}})
+	b = New(Options{MariaDB: true, Charsets: charsets, View: knowing(&present{err: fmt.Errorf("x: %w", ErrNoTable)}, true, nil)})
 	if table, err = b.Table(m); err != nil || table.Columns[0].Logical != 0 || table.Columns[0].SQLType != "tinyint" {
 		t.Errorf("%v, %v", table, err)
 	}
-	b = New(Options{MariaDB: true, Charsets: charsets, Catalog: &catalogue{err: errors.New("connection refused")}})
+	b = New(Options{MariaDB: true, Charsets: charsets, View: knowing(&present{err: errors.New("connection refused")}, true, nil)})
 	var stop *binlog.StopError
 	if _, err = b.Table(m); err == nil || errors.As(err, &stop) {
 		t.Errorf("%v", err)
 	}
 }
 
-// I6: information_schema's names are taken if every column agrees, else not one.
+// I6: the names of a definition are taken if every column agrees, else not one.
 func TestAdopt(t *testing.T) {
 	m := tableMap(t, "\x08\x0f\xfe\xf6", "\x14\x00\xf7\x01\x0a\x02", "\x0e")
-	good := []Column{
+	good := []ddl.Column{
 		{Name: "id", DataType: "bigint", SQLType: "bigint unsigned", Key: 2},
 		{Name: "v", DataType: "varchar", SQLType: "varchar(20)", Octets: 20, Charset: "latin1", Nullable: true},
-		{Name: "e", DataType: "enum", SQLType: "enum('a','it''s')", Charset: "latin1", Nullable: true, Key: 1},
+		{Name: "e", DataType: "enum", SQLType: "enum('a','it''s')", Members: []string{"a", "it's"}, Charset: "latin1", Nullable: true, Key: 1},
 		{Name: "d", DataType: "decimal", SQLType: "decimal(10,2)", Precision: 10, Scale: 2, Nullable: true, Invisible: true},
 	}
-	build := func(cols []Column, err error) (*event.Table, error) {
-		return New(Options{From: FromInformationSchema, Version: "8.0.36", Charsets: charsets, Catalog: &catalogue{cols: cols, err: err}}).Table(m)
+	build := func(cols []ddl.Column, err error) (*event.Table, error) {
+		return New(Options{Version: "8.0.36", Charsets: charsets, View: knowing(&present{err: err}, false, cols)}).Table(m)
 	}
 	table, err := build(good, nil)
 	if err != nil {
@@ -227,19 +276,19 @@ func TestAdopt(t *testing.T) {
 	if got := describe(table); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for name, change := range map[string]func(c []Column) []Column{
-		"fewer":      func(c []Column) []Column { return c[:3] },
-		"type":       func(c []Column) []Column { c[0].DataType = "int"; return c },
-		"length":     func(c []Column) []Column { c[1].Octets = 30; return c },
-		"nullable":   func(c []Column) []Column { c[1].Nullable = false; return c },
-		"precision":  func(c []Column) []Column { c[3].Precision = 11; return c },
-		"scale":      func(c []Column) []Column { c[3].Scale = 3; return c },
-		"set":        func(c []Column) []Column { c[2].DataType = "set"; return c },
-		"labels":     func(c []Column) []Column { c[2].SQLType = "enum('a"; return c },
-		"order":      func(c []Column) []Column { c[0], c[3] = c[3], c[0]; return c },
-		"not at all": func([]Column) []Column { return nil },
+	for name, change := range map[string]func(c []ddl.Column) []ddl.Column{
+		"fewer":      func(c []ddl.Column) []ddl.Column { return c[:3] },
+		"type":       func(c []ddl.Column) []ddl.Column { c[0].DataType = "int"; return c },
+		"length":     func(c []ddl.Column) []ddl.Column { c[1].Octets = 30; return c },
+		"nullable":   func(c []ddl.Column) []ddl.Column { c[1].Nullable = false; return c },
+		"precision":  func(c []ddl.Column) []ddl.Column { c[3].Precision = 11; return c },
+		"scale":      func(c []ddl.Column) []ddl.Column { c[3].Scale = 3; return c },
+		"set":        func(c []ddl.Column) []ddl.Column { c[2].DataType = "set"; return c },
+		"labels":     func(c []ddl.Column) []ddl.Column { c[2].Members = nil; return c },
+		"order":      func(c []ddl.Column) []ddl.Column { c[0], c[3] = c[3], c[0]; return c },
+		"not at all": func([]ddl.Column) []ddl.Column { return nil },
 	} {
-		_, err := build(change(append([]Column(nil), good...)), nil)
+		_, err := build(change(append([]ddl.Column(nil), good...)), nil)
 		var stop *binlog.StopError
 		if !errors.As(err, &stop) || !strings.Contains(err.Error(), "binlog_row_metadata=FULL") {
 			t.Errorf("%s: %v", name, err)
@@ -262,7 +311,7 @@ func TestSequence(t *testing.T) {
 }
 
 func TestParseMembers(t *testing.T) {
-	for in, want := range map[string]string{"enum('a')": "[a]", "set('a','b,c','it''s','')": "[a b,c it's ]", "enum('中')": "[中]"} {
+	for in, want := range map[string]string{"enum('a')": "[a]", "set('a','b,c','it''s','')": "[a b,c it's ]", "enum('中')": "[中]", `set('back\\slash','\n\0x')`: "[back\\slash \n\x00x]"} {
 		if got, ok := ParseMembers(in); !ok || fmt.Sprint(got) != want {
 			t.Errorf("%s: %v, %v", in, got, ok)
 		}
@@ -295,31 +344,19 @@ func FuzzTable(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, from := range []string{FromTableMap, FromInformationSchema} {
-			cat := &catalogue{cols: []Column{{Name: "a", DataType: "int", SQLType: "int", Nullable: true}}}
-			if table, err := New(Options{MariaDB: mariaDB, From: from, Charsets: charsets, Catalog: anyTable{cat}}).Table(&m); err == nil && table != nil {
+		for _, from := range []string{FromLog, FromHistory} {
+			view := knowing(&present{}, mariaDB, []ddl.Column{{Name: "a", DataType: "int", SQLType: "int", Nullable: true}})
+			if table, err := New(Options{MariaDB: mariaDB, From: from, Charsets: charsets, View: view}).Table(&m); err == nil && table != nil {
 				_, _ = event.CountRows(table, event.Insert, event.Images{After: make([]byte, (len(table.Columns)+7)/8)}, b)
 			}
 		}
 	})
 }
 
-type anyTable struct{ *catalogue }
-
-func (a anyTable) Columns(string, string) ([]Column, error) { return a.cols, nil }
-
-// anything is a Catalog that knows no table and counts the questions.
-type anything struct{ asked map[string]int }
-
-func (a *anything) Columns(schema, table string) ([]Column, error) {
-	a.asked[table]++
-	return nil, ErrNoTable
-}
-
 // I9: however many tables the log names, what is remembered of them is bounded by its size, and tables in use stay.
 func TestTablesRememberedI9(t *testing.T) {
-	cat := &anything{map[string]int{}}
-	b := New(Options{Charsets: charsets, Catalog: cat})
+	cat := &present{}
+	b := New(Options{Charsets: charsets, View: knowing(cat, false, nil)})
 	b.limit = 20_000
 	m := tableMap(t, "\x03", "", "\x00", "\x01", "\x00", "\x04", names("a"))
 	table := func(name string) {
@@ -346,7 +383,7 @@ func TestTablesRememberedI9(t *testing.T) {
 	if cat.asked["often"] != 1 || cat.asked["t0"] != 1 {
 		t.Errorf("asked %d times about the table in use, %d about another", cat.asked["often"], cat.asked["t0"])
 	}
-	b.Changed(nil, []byte("ALTER TABLE often ADD b INT"))
+	_ = b.Changed(said(200, "ALTER TABLE often ADD b INT"))
 	table("often")
 	if cat.asked["often"] != 2 {
 		t.Error("an altered table is not asked about again")

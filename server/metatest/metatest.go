@@ -35,6 +35,10 @@ func Run(t *testing.T, keeps bool, open func(t *testing.T) (s meta.Store, closeI
 		}
 	})
 
+	if docs, ok := s.(meta.Documents); ok {
+		t.Run("documents", func(t *testing.T) { documents(t, s, docs) })
+	}
+
 	t.Run("bad names", func(t *testing.T) {
 		for _, bad := range []meta.Identity{
 			{}, id("shop", ""), id("", "1001"), id("shop", "a/b"), id("shop", "a b"), id("a\x00b", "1"), id("a\nb", "1"),
@@ -241,4 +245,43 @@ func randomRecord(rng *rand.Rand) *meta.Record {
 		}
 	}
 	return r
+}
+
+// documents saves, replaces and deletes documents; they are no cursors.
+func documents(t *testing.T, s meta.Store, docs meta.Documents) {
+	ctx := t.Context()
+	hold(t, s, []meta.Identity{{Destination: "papers"}, {Destination: "Größe 東京 papers"}})
+	large := `{"x":"` + strings.Repeat("a document that does not fit a page ", 10_000) + `"}`
+	for _, d := range []string{"papers", "Größe 東京 papers"} {
+		if data, err := docs.LoadDocument(ctx, d, "schema"); !errors.Is(err, meta.ErrNotFound) {
+			t.Fatalf("%s: %q, %v; want ErrNotFound", d, data, err)
+		}
+		for _, want := range []string{`{"a":1}`, large, `{"b":"` + d + `"}`} {
+			if err := docs.SaveDocument(ctx, d, "schema", []byte(want)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := docs.LoadDocument(ctx, d, "schema"); err != nil || string(got) != want {
+				t.Fatalf("%s: %.100q, %v; want %.100q", d, got, err, want)
+			}
+		}
+		if _, err := docs.LoadDocument(ctx, d, "other"); !errors.Is(err, meta.ErrNotFound) {
+			t.Errorf("another document is there: %v", err)
+		}
+	}
+	if ids, err := s.List(ctx, ""); err != nil || len(ids) != 0 {
+		t.Errorf("documents are listed as cursors: %v, %v", ids, err)
+	}
+	for range 2 {
+		if err := docs.SaveDocument(ctx, "papers", "schema", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := docs.LoadDocument(ctx, "papers", "schema"); !errors.Is(err, meta.ErrNotFound) {
+		t.Errorf("a deleted document is there: %v", err)
+	}
+	for _, bad := range []string{"", "a\x00b"} {
+		if err := docs.SaveDocument(ctx, bad, "schema", []byte("{}")); err == nil {
+			t.Errorf("a document of %q is saved", bad)
+		}
+	}
 }

@@ -57,9 +57,9 @@ var mutants = []mutant{
 	{"I5", "Kafka: the sequence is the message's number", "sink/kafka/synchronise.go",
 		"	if m.Sequence == c.seq && m.SubIndex == c.sub {\n		return nil\n	}\n", "	if true {\n		return nil\n	}\n", "./sink/kafka"},
 
-	{"I6", "a column of information_schema is another one in the log", "connector/schema/schema.go",
+	{"I6", "a column of the known definition is another one in the log", "connector/schema/schema.go",
 		`if why := disagree(c, k); why != "" {`, `if why := disagree(c, k); why == "never" {`, "./connector/schema"},
-	{"I6", "information_schema shows as many columns as the log", "connector/schema/schema.go",
+	{"I6", "the known definition has as many columns as the log", "connector/schema/schema.go",
 		"if len(info) != len(t.Columns) {", "if false {", "./connector/schema"},
 
 	{"I7", "what was put before a lost link is skipped (ring)", "server/core.go",

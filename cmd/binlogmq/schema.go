@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
+)
+
+// historyStore is a store that keeps schema histories beside cursors.
+type historyStore interface {
+	meta.Store
+	meta.Documents
+}
+
+// keeper keeps the schema history of one destination.
+type keeper struct {
+	store       historyStore
+	destination string
+}
+
+func newHistory(s historyStore, destination string) *schema.History {
+	return schema.NewHistory(&keeper{s, destination})
+}
+
+// Load implements schema.Keeper.
+func (k *keeper) Load(ctx context.Context) ([]byte, error) {
+	data, err := k.store.LoadDocument(ctx, k.destination, meta.SchemaHistory)
+	switch {
+	case errors.Is(err, meta.ErrNotFound):
+		return nil, nil
+	case errors.Is(err, meta.ErrDamaged):
+		return nil, &connector.StopError{Destination: k.destination, What: "the saved schema history cannot be used",
+			Remedy: "restore it from a backup, or have it made anew with: binlogmq schema forget", Err: err}
+	}
+	return data, err
+}
+
+// Save implements schema.Keeper.
+func (k *keeper) Save(ctx context.Context, data []byte) error {
+	return k.store.SaveDocument(ctx, k.destination, meta.SchemaHistory, data)
+}
+
+// Cursors implements schema.Keeper.
+func (k *keeper) Cursors(ctx context.Context) ([]event.Position, error) {
+	ids, err := k.store.List(ctx, k.destination)
+	if err != nil {
+		return nil, err
+	}
+	var all []event.Position
+	for _, id := range ids {
+		r, err := k.store.Load(ctx, id)
+		if errors.Is(err, meta.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r.Cursor.Position)
+	}
+	return all, nil
+}
+
+func schemaCommand(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "show":
+			return schemaShow(ctx, args[1:], out)
+		case "forget":
+			return schemaForget(ctx, args[1:], in, out)
+		}
+	}
+	return usageError{fmt.Errorf("schema: show or forget is needed\n%s", usage)}
+}
+
+// schemaShow lists what is known of tables. It works beside the running program, and shows what is saved.
+func schemaShow(ctx context.Context, args []string, out io.Writer) error {
+	f, path := flags("schema show")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	s, closeIt, err := lookStore(cfg)
+	if err != nil || s == nil {
+		return err
+	}
+	defer func() { _ = closeIt() }()
+	docs, ok := s.(historyStore)
+	if !ok {
+		return nil
+	}
+	for i := range cfg.Destinations {
+		name := cfg.Destinations[i].Name
+		h := newHistory(docs, name)
+		if err := h.Load(ctx); err != nil {
+			return err
+		}
+		tables, at, read := h.Tables()
+		fmt.Fprintf(out, "%s: definitions of %s, statements up to %s\n", name, placeText(&at), placeText(&read))
+		for _, t := range tables {
+			state := fmt.Sprintf("%d columns", t.Columns)
+			switch t.State {
+			case ddl.Absent:
+				state = "dropped"
+			case ddl.Unknown:
+				state = "not known, looked up when a row of it comes"
+			}
+			fmt.Fprintf(out, "  %s: %s; versions since: %d\n", t.Name, state, t.Versions)
+		}
+	}
+	return nil
+}
+
+func placeText(p *event.Position) string {
+	if p.File == "" && p.GTIDs.IsEmpty() {
+		return "nowhere yet"
+	}
+	return fmt.Sprintf("%s:%d", p.File, p.Offset)
+}
+
+// schemaForget has definitions looked up again when a row comes that needs them.
+func schemaForget(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	f, path := flags("schema forget")
+	destination := f.String("destination", "", "")
+	table := f.String("table", "", "")
+	yes := f.Bool("yes", false, "")
+	if err := parse(f, path, args); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	d, err := pick(cfg, *destination)
+	if err != nil {
+		return err
+	}
+	var name ddl.Name
+	if *table != "" {
+		var ok bool
+		if name.Schema, name.Table, ok = strings.Cut(*table, "."); !ok || name.Schema == "" || name.Table == "" {
+			return usageError{fmt.Errorf("schema forget: --table %q is not SCHEMA.TABLE", *table)}
+		}
+	}
+	s, free, err := takeStore(ctx, cfg, d.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = free() }()
+	what := "every definition"
+	if *table != "" {
+		what = "what is known of table " + *table
+	}
+	fmt.Fprintf(out, "destination %s forgets %s and looks it up in information_schema, as it is then, when a row comes that needs it.\n", d.Name, what)
+	fmt.Fprint(out, "Where the table was altered by statements that the log does not hold, make sure that its present columns are those of the rows to be read.\n")
+	if err := confirm("schema forget", *yes, in, out); err != nil {
+		return err
+	}
+	if *table == "" {
+		return s.SaveDocument(ctx, d.Name, meta.SchemaHistory, nil)
+	}
+	h := newHistory(s, d.Name)
+	if err := h.Load(ctx); err != nil {
+		return err
+	}
+	if !h.Forget(name) {
+		return fmt.Errorf("schema forget: nothing is known of table %s; schema show lists the names", *table)
+	}
+	return h.Save(ctx, event.Position{})
+}

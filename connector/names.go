@@ -1,0 +1,183 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// scanSlot is added to a reader's slot for the connection with which it looks for statements elsewhere in the log.
+const scanSlot = 1 << 17
+
+// ddl tells how the server's statements are read.
+func (sv *server) ddl() ddl.Server {
+	lower := sv.vars["lower_case_table_names"]
+	return ddl.Server{MariaDB: sv.mariaDB, Version: ddl.ParseVersion(sv.version), Caseless: lower == "1" || lower == "2"}
+}
+
+// names finds what a reader's tables are called. It implements schema.Source.
+type names struct {
+	ctx      context.Context
+	r        *reader
+	cat      *catalog
+	sv       *server
+	addr     string
+	charsets map[uint32]string
+	at       event.Position // how far the last scan has come, in transaction ends
+}
+
+// tap hears of statements in a log that is only looked through.
+type tap struct {
+	tell func(*binlog.Statement) error
+}
+
+func (tap) Table(*binlog.TableMap) (*event.Table, error) { return nil, nil }
+
+func (t tap) Changed(st *binlog.Statement) error { return t.tell(st) }
+
+// Here implements schema.Source.
+func (n *names) Here() (event.Position, error) {
+	if err := n.r.flush(n.ctx); err != nil {
+		return event.Position{}, err
+	}
+	return n.r.last, nil
+}
+
+// Describe implements schema.Source.
+func (n *names) Describe(t ddl.Name) (*ddl.Table, event.Position, error) {
+	all, upto, err := n.cat.tables(n.r.hideGTIDs, n.scope, &t, n.touches)
+	if refused(err) {
+		return nil, upto, fmt.Errorf("%w: %w", schema.ErrNoTable, err)
+	}
+	if err != nil {
+		return nil, upto, err
+	}
+	if d := all[t]; d != nil {
+		return d, upto, nil
+	}
+	return nil, upto, schema.ErrNoTable
+}
+
+func (n *names) scope(name string) bool { return n.r.c.opt.Tables.MatchSchema(name) }
+
+// touches tells whether any statement between two places may have changed a definition.
+func (n *names) touches(from, to event.Position) (bool, error) {
+	found := false
+	err := n.Scan(from, to, func(*binlog.Statement) { found = true })
+	return found, err
+}
+
+// Scan implements schema.Source.
+func (n *names) Scan(from, to event.Position, tell func(*binlog.Statement)) error {
+	return n.scan(from, to, func(st *binlog.Statement) error {
+		tell(st)
+		return nil
+	})
+}
+
+func (n *names) scan(from, to event.Position, tell func(*binlog.Statement) error) error {
+	if from.Reached(&to) {
+		return nil
+	}
+	c, ctx := n.r.c, n.ctx
+	s, err := c.dial(ctx, n.addr)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	n.at = from
+	at := &n.at
+	at.GTIDs = from.GTIDs.Clone()
+	begin := n.at
+	if begin.GTIDs.IsEmpty() && begin.Offset > math.MaxUint32 {
+		begin.Offset = 4 // the dump command has 32 bits
+	}
+	if err := c.dump(ctx, s, n.sv, c.identity(scanSlot+n.r.id.slot), begin); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Conn.Conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	stream := c.stream(ctx, s, &c.state.bytes)
+	if begin.Offset != at.Offset {
+		if err := c.skipTo(stream, at.File, at.Offset); err != nil {
+			return err
+		}
+	}
+	m := binlog.NewMachine(binlog.Options{
+		Destination: c.opt.Destination, ServerUUID: n.sv.uuid, Match: func(string, string) bool { return false }, Scan: true,
+		Tables: tap{tell}, HideGTIDs: n.r.hideGTIDs, Position: n.at, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
+		Emit: func(e *event.Event) error {
+			if e.Kind == event.End {
+				at.GTIDs.Add(e.Txn.GTID)
+			}
+			return nil
+		},
+	})
+	defer m.Close()
+	for {
+		raw, err := stream.Next()
+		if err != nil {
+			if err == io.EOF {
+				err = errors.New("the source closed the connection")
+			}
+			return err
+		}
+		if err := m.Feed(&raw); err != nil {
+			return err
+		}
+		if m.Open() {
+			continue
+		}
+		at.ServerUUID = n.sv.uuid
+		at.File, at.Offset = m.Position()
+		if at.Reached(&to) {
+			return nil
+		}
+	}
+}
+
+// view returns the schema history as this reader sees it, complete up to where it starts.
+func (n *names) view() (*schema.View, error) {
+	r := n.r
+	h := r.c.opt.History
+	if err := h.Load(n.ctx); err != nil {
+		return nil, r.c.stopOf(err)
+	}
+	o := schema.ViewOptions{Source: n, Server: n.sv.ddl(), Scope: n.scope, Charsets: n.charsets, Logger: r.c.log}
+	return h.Open(r.last, o, schema.Opening{
+		Here: func() event.Position { return n.at },
+		Gap: func(from event.Position, tell func(*binlog.Statement) error) error {
+			err := n.scan(from, r.last, tell)
+			var stop *StopError
+			if errors.As(r.c.judge(err), &stop) {
+				r.c.log.Warn("statements since the schema history was saved cannot be read; it is made anew", "error", err)
+				return schema.ErrNoGap
+			}
+			return err
+		},
+		Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) {
+			all, at, err := n.cat.tables(r.hideGTIDs, n.scope, nil, n.touches)
+			if err == nil {
+				r.c.log.Info("table definitions are read", "tables", len(all), "file", at.File, "offset", at.Offset, "gtids", at.GTIDs.String())
+			}
+			return all, at, err
+		},
+	})
+}
+
+// stopOf gives a stop the destination's name.
+func (c *Connector) stopOf(err error) error {
+	var stop *StopError
+	if errors.As(err, &stop) && stop.Destination == "" {
+		return c.stop(stop.What, stop.Remedy, stop.Err)
+	}
+	return err
+}
