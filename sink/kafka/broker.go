@@ -532,11 +532,18 @@ func (ses *session) recordTooLarge(bt *batch, size int) error {
 	if len(key) > 64 {
 		key, more = key[:64], "..."
 	}
-	limit := "unknown (the sink may not describe the topic)"
-	if bt.l.t.limit > 0 {
-		limit = fmt.Sprint(bt.l.t.limit)
+	if size > maxBatchBytes {
+		return sink.TooLarge(bt.entries[0].m, fmt.Errorf("kafka: topic %s partition %d, key %q%s: %w: %d bytes as sent, and no request may have more than %d; set compression, or oversize with a max_message_bytes below that",
+			bt.l.t.name, bt.l.partition, key, more, ErrRecordTooLarge, size, maxBatchBytes))
 	}
-	return sink.TooLarge(bt.entries[0].m, fmt.Errorf("kafka: topic %s partition %d, key %q%s: %w: %d bytes as sent, max.message.bytes is %s; "+
+	limit := "max.message.bytes is unknown (the sink may not describe the topic)"
+	switch was := bt.l.t.limit; {
+	case was >= size:
+		limit = fmt.Sprintf("max.message.bytes was %d when the sink first used the topic, and is less now", was)
+	case was > 0:
+		limit = fmt.Sprintf("max.message.bytes is %d", was)
+	}
+	return sink.TooLarge(bt.entries[0].m, fmt.Errorf("kafka: topic %s partition %d, key %q%s: %w: %d bytes as sent, %s; "+
 		"raise it: kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config max.message.bytes=%d (and the consumers' fetch limits), or set compression",
 		bt.l.t.name, bt.l.partition, key, more, ErrRecordTooLarge, size, limit, bt.l.t.name, roundUp(size)))
 }
