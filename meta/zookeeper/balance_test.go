@@ -223,9 +223,17 @@ func TestCanalsNodes(t *testing.T) {
 		return err == nil && there
 	})
 	set("nonsense") // is passed over
+	r = record(8, 0)
+	r.Cursor.Position.Offset = 4711
+	if err := a.Save(t.Context(), client, r); err != nil { // shows, however soon the destination is released
+		t.Fatal(err)
+	}
 	set(`{"active":false,"address":"10.0.0.1:11111"}`)
 	await(t, "the second owner", func() bool { return len(b.has()) == 1 && len(a.has()) == 0 })
 	await(t, "its running node", says("10.0.0.2:11111"))
+	if got, err := canalzk.ParseCursor([]byte(content(t, c, cursor))); err != nil || got.Offset != 4711 {
+		t.Errorf("the last cursor of the first owner: %+v, %v", got, err)
+	}
 	// It may be released back, and a server that dies leaves nothing.
 	set(`{"active":false,"address":"10.0.0.2:11111"}`)
 	await(t, "the first owner again", func() bool { return len(a.has()) == 1 && says("10.0.0.1:11111")() })

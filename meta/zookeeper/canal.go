@@ -31,24 +31,40 @@ type canalView struct {
 	o     Canal
 	open  []zk.ACL // Canal's clients do not authenticate
 	wake  chan struct{}
+	moved chan struct{} // told of cursors
 	ended chan struct{}
 
 	mu      sync.Mutex
 	shown   map[string]*lease              // destinations that this process serves
 	cursors map[meta.Identity]*meta.Record // to be written; nil: to be deleted
 
-	// Of the loop alone.
+	work  chan struct{}          // holds one token, which is taken while nodes are written; guards what follows
+	ours  map[string]*lease      // destinations whose running node is ours
 	taken map[meta.Identity]bool // clients whose nodes are ours
 	since map[string]time.Time   // by path: since when another process lists our address
 	told  map[string]string      // by path: the last warning
 }
 
 func newCanalView(s *Store, o Canal) *canalView {
-	return &canalView{
-		s: s, o: o, open: zk.WorldACL(zk.PermAll), wake: s.hub.listener(), ended: make(chan struct{}),
-		shown: map[string]*lease{}, cursors: map[meta.Identity]*meta.Record{}, taken: map[meta.Identity]bool{}, since: map[string]time.Time{}, told: map[string]string{},
+	v := &canalView{
+		s: s, work: make(chan struct{}, 1), o: o, open: zk.WorldACL(zk.PermAll), wake: s.hub.listener(), moved: make(chan struct{}, 1), ended: make(chan struct{}),
+		ours: map[string]*lease{}, shown: map[string]*lease{}, cursors: map[meta.Identity]*meta.Record{}, taken: map[meta.Identity]bool{}, since: map[string]time.Time{}, told: map[string]string{},
+	}
+	v.work <- struct{}{}
+	return v
+}
+
+// begin takes the right to write, unless ctx ends first.
+func (v *canalView) begin(ctx context.Context) bool {
+	select {
+	case <-v.work:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
+
+func (v *canalView) end() { v.work <- struct{}{} }
 
 // Show tells Canal's clients that this process, which has the lease, serves the destination. Release ends it.
 func (s *Store) Show(destination string) {
@@ -58,8 +74,18 @@ func (s *Store) Show(destination string) {
 	if v := s.canal; v != nil && l != nil {
 		v.mu.Lock()
 		v.shown[destination] = l
+		v.drop(destination)
 		v.mu.Unlock()
 		poke(v.wake)
+	}
+}
+
+// drop forgets cursors that were not written: those of an earlier lease are old. mu is held.
+func (v *canalView) drop(destination string) {
+	for id := range v.cursors {
+		if id.Destination == destination {
+			delete(v.cursors, id)
+		}
 	}
 }
 
@@ -69,6 +95,7 @@ func (v *canalView) hide(ctx context.Context, l *lease) {
 	was := v.shown[l.destination] == l
 	if was {
 		delete(v.shown, l.destination)
+		v.drop(l.destination)
 	}
 	v.mu.Unlock()
 	if !was {
@@ -109,22 +136,25 @@ func (v *canalView) saved(id meta.Identity, r *meta.Record) {
 	v.mu.Lock()
 	v.cursors[id] = r
 	v.mu.Unlock()
-	poke(v.wake)
+	poke(v.moved)
 }
 
 func (v *canalView) run(ctx context.Context) {
 	defer close(v.ended)
+	t := time.NewTicker(v.s.opt.SessionTimeout / 4)
+	defer t.Stop()
+	v.sync(ctx)
 	for {
-		v.sync(ctx)
-		t := time.NewTimer(v.s.opt.SessionTimeout / 4)
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return
 		case <-t.C:
+			v.sync(ctx)
 		case <-v.wake:
-			t.Stop()
+			v.sync(ctx)
+		case <-v.moved:
 		}
+		v.writeCursors(ctx, "")
 	}
 }
 
@@ -142,9 +172,10 @@ func (v *canalView) warn(at string, err error) {
 
 // sync makes the nodes as they should be.
 func (v *canalView) sync(ctx context.Context) {
-	if v.s.conn.SessionID() == 0 {
+	if v.s.conn.SessionID() == 0 || !v.begin(ctx) {
 		return
 	}
+	defer v.end()
 	text := canalzk.RunningData{Active: true, Address: v.o.Address}.Encode()
 	at := canalzk.Cluster(v.o.Root)
 	v.warn(at, v.list(ctx, at))
@@ -157,8 +188,8 @@ func (v *canalView) sync(ctx context.Context) {
 		at = canalzk.Running(v.o.Root, d)
 		ours, err := v.running(ctx, d, l, text)
 		v.warn(at, err)
-		if ours {
-			v.writeCursors(ctx, d, l)
+		if delete(v.ours, d); ours {
+			v.ours[d] = l
 		}
 	}
 }
@@ -237,18 +268,23 @@ func (v *canalView) running(ctx context.Context, destination string, l *lease, t
 	return true, err
 }
 
-// writeCursors writes the nodes of clients that have moved.
-func (v *canalView) writeCursors(ctx context.Context, destination string, l *lease) {
+// writeCursors writes the nodes of clients that have moved, of one destination or all.
+func (v *canalView) writeCursors(ctx context.Context, only string) {
+	if !v.begin(ctx) {
+		return
+	}
+	defer v.end()
 	v.mu.Lock()
 	moved := map[meta.Identity]*meta.Record{}
 	for id, r := range v.cursors {
-		if id.Destination == destination {
+		if v.ours[id.Destination] != nil && (only == "" || only == id.Destination) {
 			moved[id] = r
 			delete(v.cursors, id)
 		}
 	}
 	v.mu.Unlock()
 	for id, r := range moved {
+		l := v.ours[id.Destination]
 		n, _ := clientID(id)
 		var err error
 		if r == nil {
@@ -256,14 +292,15 @@ func (v *canalView) writeCursors(ctx context.Context, destination string, l *lea
 		} else {
 			err = v.write(ctx, id, n, l, r)
 		}
-		if away(err) {
+		if away(err) || errors.Is(err, zk.ErrNoNode) {
 			v.mu.Lock()
 			if _, newer := v.cursors[id]; !newer {
 				v.cursors[id] = r
 			}
 			v.mu.Unlock()
+			err = nil // tried again with the next look
 		}
-		v.warn(canalzk.Cursor(v.o.Root, destination, n), err)
+		v.warn(canalzk.Cursor(v.o.Root, id.Destination, n), err)
 	}
 }
 

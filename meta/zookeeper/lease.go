@@ -160,6 +160,11 @@ func (l *lease) watch(ctx context.Context) {
 
 // Release implements meta.Lease.
 func (l *lease) Release(ctx context.Context) error {
+	if v := l.s.canal; v != nil && l.Err() == nil {
+		short, cancel := context.WithTimeout(ctx, l.s.hold()/4)
+		v.writeCursors(short, l.destination) // the last ones; nobody else waits for them
+		cancel()
+	}
 	l.lose(errReleased)
 	l.wg.Wait()
 	l.s.mu.Lock()
