@@ -3,6 +3,8 @@
 #
 #   pulsar.sh start PORT HTTP_PORT DIR [KEY=VALUE...]   options go to standalone.conf;
 #                                ports 0: free ones, kept for later starts of DIR
+#   pulsar.sh proxy PORT HTTP_PORT DIR BROKER_DIR   Pulsar's proxy before the broker of
+#                                BROKER_DIR; what follows takes a proxy's DIR as well
 #   pulsar.sh stop DIR           stop the broker, keep its data
 #   pulsar.sh kill DIR           SIGKILL, keep its data
 #   pulsar.sh restart DIR        stop if it runs, start with the same ports and options
@@ -32,11 +34,13 @@ START_TIMEOUT=${START_TIMEOUT:-240}
 
 exclusion() { echo "<exclusion><groupId>$1</groupId><artifactId>$2</artifactId></exclusion>"; }
 
-write_pom() {
+write_pom() { # ARTIFACT, and more dependencies on standard input
   pom pulsar
-  # pulsar-opentelemetry is pinned: its later releases did not resolve; the pinned one fits.
+  # pulsar-opentelemetry is pinned: its later releases did not resolve; the pinned one fits. Of jackson-core an older one is nearer
+  # to the proxy than what its other parts need.
   echo '<dependencyManagement><dependencies>'
   dependency org.apache.pulsar pulsar-opentelemetry 4.0.0 </dev/null
+  dependency com.fasterxml.jackson.core jackson-core 2.17.2 </dev/null
   echo '</dependencies></dependencyManagement><dependencies>'
   { # etcd metadata and Kubernetes functions: not used here
     echo '<exclusions>'
@@ -44,7 +48,8 @@ write_pom() {
     exclusion io.kubernetes '*'
     exclusion io.grpc grpc-xds
     echo '</exclusions>'
-  } | dependency org.apache.pulsar pulsar-broker "$VERSION"
+  } | dependency org.apache.pulsar "$1" "$VERSION"
+  cat
   echo '</dependencies></project>'
 }
 
@@ -55,7 +60,7 @@ fetch() {
   lock "$HOME_DIR/lock"
   if ! jars_are_there "$HOME_DIR"; then
     note "resolving pulsar-broker $VERSION with Maven"
-    write_pom >"$HOME_DIR/pom.xml"
+    write_pom pulsar-broker </dev/null >"$HOME_DIR/pom.xml"
     maven_classpath "$HOME_DIR"
   fi
   if [ ! -f "$HOME_DIR/.complete" ]; then
@@ -66,6 +71,21 @@ fetch() {
     (launch_broker 0 0 "$dir" && stop "$dir") >/dev/null || die "the broker does not run; see $dir"
     rm -rf "$dir"
     touch "$HOME_DIR/.complete"
+  fi
+  unlock
+}
+
+fetch_proxy() {
+  ! jars_are_there "$HOME_DIR/proxy" || return 0
+  need_java
+  lock "$HOME_DIR/lock"
+  if ! jars_are_there "$HOME_DIR/proxy"; then
+    note "resolving pulsar-proxy $VERSION with Maven"
+    mkdir -p "$HOME_DIR/proxy"
+    # Else it logs nothing.
+    dependency org.apache.logging.log4j log4j-slf4j2-impl 2.23.1 </dev/null |
+      write_pom pulsar-proxy >"$HOME_DIR/proxy/pom.xml"
+    maven_classpath "$HOME_DIR/proxy"
   fi
   unlock
 }
@@ -107,7 +127,9 @@ write_logging() {
 END
 }
 
-server_pid() { pid_of "$1/server.pid" "$1/standalone.conf"; }
+# The configuration file tells a server's process from others: it stands on its command line.
+conf() { if [ -f "$1/proxy.conf" ]; then echo "$1/proxy.conf"; else echo "$1/standalone.conf"; fi; }
+server_pid() { pid_of "$1/server.pid" "$(conf "$1")"; }
 
 start() { # PORT HTTP_PORT DIR [KEY=VALUE...]
   local dir=$3
@@ -160,14 +182,55 @@ launch_broker() { # PORT HTTP_PORT DIR [KEY=VALUE...]
   cat "$dir/urls"
 }
 
+start_proxy() { # PORT HTTP_PORT DIR BROKER_PORT BROKER_HTTP_PORT
+  local port=$1 http=$2 dir=$3 pid i begin
+  if pid=$(server_pid "$dir"); then
+    note "running already (pid $pid)"
+    cat "$dir/urls"
+    return 0
+  fi
+  [ "$port" != 0 ] || port=$(free_port)
+  [ "$http" != 0 ] || http=$(free_port)
+  printf '%s\n' "$port" "$http" "$4" "$5" >"$dir/start.args"
+  cat >"$dir/proxy.conf" <<END
+clusterName=standalone
+brokerServiceURL=pulsar://127.0.0.1:$4
+brokerWebServiceURL=http://127.0.0.1:$5
+servicePort=$port
+webServicePort=$http
+bindAddress=127.0.0.1
+advertisedAddress=127.0.0.1
+brokerProxyAllowedHostNames=*
+brokerProxyAllowedIPAddresses=*
+brokerProxyAllowedTargetPorts=$4
+END
+  write_logging >"$dir/log4j2.xml"
+  begin=$(now_ms)
+  launch "$dir/server.pid" "$dir/server.log" \
+    "$JAVA" -Xms32m -Xmx256m -XX:MaxDirectMemorySize=256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    --add-opens java.base/java.nio=ALL-UNNAMED --add-opens java.base/jdk.internal.misc=ALL-UNNAMED \
+    -Dio.netty.tryReflectionSetAccessible=true "-Dlog4j2.configurationFile=$dir/log4j2.xml" \
+    -cp "$(cat "$HOME_DIR/proxy/classpath")" org.apache.pulsar.proxy.server.ProxyServiceStarter -c "$dir/proxy.conf"
+  pid=$(cat "$dir/server.pid")
+  for ((i = 0; ; i++)); do
+    if { : >"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null && [ "$(rest "$http" GET brokers/ready 2>/dev/null)" = ok ]; then break; fi
+    [ -d "/proc/$pid" ] || tail_and_die "the proxy did not start" "$dir/server.log"
+    [ $i -lt $((START_TIMEOUT * 5)) ] || tail_and_die "the proxy is not ready after $START_TIMEOUT s" "$dir/server.log"
+    sleep 0.2
+  done
+  note "Pulsar's proxy $VERSION, pid $pid, up in $(($(now_ms) - begin)) ms"
+  echo "pulsar://127.0.0.1:$port http://127.0.0.1:$http" >"$dir/urls"
+  cat "$dir/urls"
+}
+
 rest() { # HTTP_PORT METHOD PATH [JSON]
   curl -sS --fail-with-body -m 60 -X "$2" -H 'Content-Type: application/json' ${4:+--data "$4"} \
     ${PULSAR_ADMIN_TOKEN:+-H "Authorization: Bearer $PULSAR_ADMIN_TOKEN"} "http://127.0.0.1:$1/admin/v2/$3"
 }
 
 end() { # SIGNAL DIR
-  signal_process "$1" "$2/server.pid" "$2/standalone.conf"
-  await_end "$2/server.pid" "$2/standalone.conf" 60 || die "pid $(server_pid "$2") did not end within 60 s"
+  signal_process "$1" "$2/server.pid" "$(conf "$2")"
+  await_end "$2/server.pid" "$(conf "$2")" 60 || die "pid $(server_pid "$2") did not end within 60 s"
 }
 stop() { end TERM "$1"; }
 
@@ -175,6 +238,10 @@ restart() { # DIR
   local args
   stop "$1"
   mapfile -t args <"$1/start.args"
+  if [ -f "$1/proxy.conf" ]; then
+    start_proxy "${args[@]:0:2}" "$1" "${args[@]:2}"
+    return
+  fi
   start "${args[@]:0:2}" "$1" "${args[@]:2}"
 }
 
@@ -182,7 +249,15 @@ command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
   start) [ $# -ge 3 ] || usage; start "$@"; exit ;;
-  fetch) fetch; exit ;;
+  proxy)
+    [ $# -eq 4 ] && [ -f "$4/start.args" ] || usage
+    mkdir -p "$3" && dir=$(cd "$3" && pwd -P)
+    fetch_proxy
+    mapfile -t broker <"$4/start.args"
+    start_proxy "$1" "$2" "$dir" "${broker[@]:0:2}"
+    exit
+    ;;
+  fetch) fetch; fetch_proxy; exit ;;
   classpath) fetch; cat "$HOME_DIR/classpath"; exit ;;
   stop | kill | restart | pause | resume | wipe | admin) [ $# -ge 1 ] || usage ;;
   *) usage ;;
@@ -194,8 +269,8 @@ case $command in
   stop) stop "$dir" ;;
   kill) end KILL "$dir" ;;
   restart) restart "$dir" ;;
-  pause) signal_process STOP "$dir/server.pid" "$dir/standalone.conf" ;;
-  resume) signal_process CONT "$dir/server.pid" "$dir/standalone.conf" ;;
+  pause) signal_process STOP "$dir/server.pid" "$(conf "$dir")" ;;
+  resume) signal_process CONT "$dir/server.pid" "$(conf "$dir")" ;;
   wipe) end KILL "$dir"; rm -rf -- "$dir" ;;
   admin) [ $# -ge 2 ] || usage; rest "$(sed -n 2p "$dir/start.args")" "$@" ;;
 esac

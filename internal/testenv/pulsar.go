@@ -47,6 +47,22 @@ func startPulsar(t testing.TB, env []string, settings ...string) *PulsarBroker {
 	return &PulsarBroker{URL: url, AdminURL: admin, Dir: dir, t: t, own: true, env: env}
 }
 
+// Proxy starts Pulsar's proxy before a broker of this machine's, for the test of p alone. What it returns is asked and controlled
+// as a broker; its topics are those of p.
+func (p *PulsarBroker) Proxy() *PulsarBroker {
+	p.t.Helper()
+	if p.Dir == "" {
+		p.t.Fatal("the proxy needs a broker that testenv has started")
+	}
+	dir := private(p.t, "pulsar-proxy", "pulsar.sh")
+	line, err := run(nil, "pulsar.sh", "proxy", "0", "0", dir, p.Dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	url, admin, _ := strings.Cut(line, " ")
+	return &PulsarBroker{URL: url, AdminURL: admin, Dir: dir, t: p.t, own: true}
+}
+
 // Topic returns the full name of a topic of t's own in public/default. It does not create it.
 func (p *PulsarBroker) Topic() string { return "persistent://public/default/" + Name(p.t) }
 

@@ -158,15 +158,26 @@ func fenced(t *testing.T, k kind) {
 	sinktest.CheckExact(t, "fenced", read(t, c, topic), sequences(1, 10))
 }
 
-// I4, I7: the broker is killed and started again under load; then it is away from the start of a sink. All producers at once.
 func TestBrokerKilled(t *testing.T) {
 	b := testenv.NewPulsar(t)
+	outages(t, b, b)
+}
+
+// Behind Pulsar's own proxy look-ups name a broker that is reached through the proxy only.
+func TestProxyKilled(t *testing.T) {
+	b := testenv.Pulsar(t)
+	outages(t, b, b.Proxy())
+}
+
+// outages proves I4 and I7 where a broker, or the proxy before it, is killed and started again under load; then it is away from the
+// start of a sink. All producers at once.
+func outages(t *testing.T, b, killed *testenv.PulsarBroker) {
 	const total = 20000
 	base := b.Topic()
 	topicOf := func(k kind) string { return base + "-" + k.name }
 	var sinks []*Sink
 	for _, k := range kinds {
-		s := open(t, options(b, k, "killed"))
+		s := open(t, options(killed, k, "killed"))
 		send(t, s, topicOf(k), 1, 100)
 		sinks = append(sinks, s)
 	}
@@ -181,7 +192,7 @@ func TestBrokerKilled(t *testing.T) {
 	}
 	for round := range 2 {
 		time.Sleep(time.Duration(200+100*round) * time.Millisecond)
-		b.Kill()
+		killed.Kill()
 		for _, s := range sinks {
 			for st := s.Status(); st.InFlight > 0 && st.Err == nil; st = s.Status() {
 				time.Sleep(20 * time.Millisecond)
@@ -190,7 +201,7 @@ func TestBrokerKilled(t *testing.T) {
 				t.Errorf("%d in flight", st.InFlight) // I9
 			}
 		}
-		b.Restart()
+		killed.Restart()
 	}
 	sent.Wait()
 	if t.Failed() {
@@ -204,10 +215,10 @@ func TestBrokerKilled(t *testing.T) {
 	}
 
 	// With the broker away from the start nothing fails; all is sent when it comes.
-	b.Kill()
+	killed.Kill()
 	recorders := make([]*sinktest.Recorder, len(kinds))
 	for i, k := range kinds {
-		o := options(b, k, "away")
+		o := options(killed, k, "away")
 		o.AdminURL = ""
 		s := open(t, o)
 		sinks[i], recorders[i] = s, sinktest.NewRecorder(nil)
@@ -219,7 +230,7 @@ func TestBrokerKilled(t *testing.T) {
 		}
 		t.Log(s.Status().Err)
 	}
-	b.Restart()
+	killed.Restart()
 	for i, k := range kinds {
 		if err := sinks[i].Flush(within(t)); err != nil {
 			t.Fatal(err)
