@@ -1,0 +1,297 @@
+//go:build integration
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+
+	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/test/process"
+)
+
+// origin is the UUID of the transactions that both servers of a pair have, and local that of those that begin on one of them.
+const (
+	origin = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+	local  = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
+)
+
+// txn is a transaction that may be committed on several servers under one GTID, as replication would do it.
+type txn struct {
+	stream int // 0, 1: of the origin; 2: local. MariaDB's domain less 1
+	seq    int
+	rows   int
+	large  int // index of a row of 20 KiB; -1: none
+}
+
+// pair is two servers with the same table and logs of their own.
+type pair struct {
+	t        *testing.T
+	r        *run
+	kafka    *sequencedTarget
+	pulsar   *pulsarTarget
+	sessions map[*testenv.Server]*client.Conn
+	next     [3]int
+	want     map[string]bool // "GTID row"
+}
+
+const onlyOut = "      - name: other\n"
+
+// newPair makes the servers and a run on the first one with a sink on Kafka and one on Pulsar.
+func newPair(t *testing.T, kind string) (p *pair, one, two *testenv.Server) {
+	t.Helper()
+	one, two = testenv.NewMySQL(t, kind), testenv.NewMySQL(t, kind)
+	p = &pair{t: t, sessions: map[*testenv.Server]*client.Conn{}, want: map[string]bool{}}
+	name := testenv.Name(t)
+	for _, db := range []*testenv.Server{one, two} {
+		c := db.Connect("")
+		p.sessions[db] = c
+		for _, q := range []string{"SET sql_log_bin=0", "CREATE DATABASE " + name, "CREATE TABLE " + name + ".moves (id BIGINT PRIMARY KEY, pad MEDIUMTEXT)", "SET sql_log_bin=1"} {
+			p.exec(c, q)
+		}
+		if db.MariaDB() {
+			p.exec(c, "RESET MASTER")
+			p.exec(c, "SET GLOBAL gtid_slave_pos=''")
+		} else {
+			p.exec(c, "RESET BINARY LOGS AND GTIDS")
+		}
+	}
+	p.kafka = &sequencedTarget{&kafkaTarget{testenv.Kafka(t), name, "canal-json"}, ", topics: { partitions: 3 }"}
+	p.pulsar = &pulsarTarget{testenv.Pulsar(t), name, "maxwell", "producer: wire, batching: true,"}
+	p.r = &run{t: t, db: one, schema: name, target: p.kafka}
+	p.r.config = fmt.Sprintf(`
+deployment: test
+meta: { file: { directory: %q }, save_interval: 1h }
+destinations:
+  - name: %s
+    source: { address: %q, user: %s, password: %s }
+    tables: ["%s.*"]
+    ring: { bytes: 1MiB, events: 24 }
+    sinks:
+      - name: out
+        codec: %s
+        max_message_bytes: 16KiB
+        %s
+%s        codec: %s
+        %s
+`, t.TempDir()+"/meta", name, one.Addr, one.ReplUser, one.ReplPassword, name, p.kafka.codec(), p.kafka.sink(), onlyOut, p.pulsar.codec(), p.pulsar.sink())
+	return p, one, two
+}
+
+func (p *pair) exec(c *client.Conn, statement string) {
+	p.t.Helper()
+	if _, err := c.Execute(statement); err != nil {
+		p.t.Fatalf("%.100s: %v", statement, err)
+	}
+}
+
+// make makes transactions of the next numbers of a stream.
+func (p *pair) make(stream, n int) (all []*txn) {
+	for range n {
+		p.next[stream]++
+		all = append(all, &txn{stream: stream, seq: p.next[stream], rows: 1 + p.next[stream]%3, large: -1})
+	}
+	return all
+}
+
+// makeOrigin makes transactions of the streams that begin on the first server.
+func (p *pair) makeOrigin(rng *rand.Rand, n int) (all []*txn) {
+	for range n {
+		all = append(all, p.make(rng.IntN(2), 1)...)
+	}
+	return all
+}
+
+// server is who wrote it first: on MariaDB two take turns in each domain.
+func (x *txn) server() int { return 77 + x.seq/5%2 }
+
+func (x *txn) gtid(mariaDB bool) string {
+	switch {
+	case mariaDB:
+		return fmt.Sprintf("%d-%d-%d", x.stream+1, x.server(), x.seq)
+	case x.stream == 2:
+		return fmt.Sprintf("%s:%d", local, x.seq)
+	}
+	return fmt.Sprintf("%s:%d", origin, 2*x.seq+x.stream) // MySQL has one stream, in any order
+}
+
+// commit commits transactions on a server, in this order.
+func (p *pair) commit(db *testenv.Server, all ...*txn) {
+	p.t.Helper()
+	c, last := p.sessions[db], ""
+	for _, x := range all {
+		if db.MariaDB() {
+			p.exec(c, fmt.Sprintf("SET gtid_domain_id=%d, server_id=%d", x.stream+1, x.server()))
+			p.exec(c, fmt.Sprintf("SET gtid_seq_no=%d", x.seq)) // is looked at with the domain of before
+		} else {
+			p.exec(c, "SET GTID_NEXT='"+x.gtid(false)+"'")
+			last = "SET GTID_NEXT=AUTOMATIC"
+		}
+		p.exec(c, "BEGIN")
+		for row := range x.rows {
+			size := 10
+			if row == x.large {
+				size = 20 << 10
+			}
+			p.exec(c, fmt.Sprintf("INSERT INTO %s.moves VALUES (%d, REPEAT('x', %d))", p.r.schema, x.stream*1000000+x.seq*100+row, size))
+			p.want[fmt.Sprintf("%s %d", x.gtid(db.MariaDB()), row)] = true
+		}
+		p.exec(c, "COMMIT")
+	}
+	if last != "" {
+		p.exec(c, last)
+	}
+}
+
+// mixed returns transactions in an order that another server may have: any on MySQL, any that keeps the order within a domain on MariaDB.
+func mixed(rng *rand.Rand, mariaDB bool, lists ...[]*txn) (all []*txn) {
+	var streams [3][]*txn
+	for _, l := range lists {
+		for _, x := range l {
+			streams[x.stream] = append(streams[x.stream], x)
+		}
+	}
+	if !mariaDB {
+		for _, l := range lists {
+			all = append(all, l...)
+		}
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		return all
+	}
+	for len(streams[0])+len(streams[1])+len(streams[2]) > 0 {
+		if i := rng.IntN(3); len(streams[i]) > 0 {
+			all, streams[i] = append(all, streams[i][0]), streams[i][1:]
+		}
+	}
+	return all
+}
+
+// at lets the program read another server from its next start on.
+func (p *pair) at(db *testenv.Server) {
+	p.r.config = strings.Replace(p.r.config, p.r.db.Addr, db.Addr, 1)
+	p.r.db = db
+}
+
+// alone returns the configuration with the first sink only.
+func (p *pair) alone() string { return p.r.config[:strings.Index(p.r.config, onlyOut)] }
+
+// once checks that each change is in each topic once.
+func (p *pair) once() {
+	p.t.Helper()
+	for name, to := range map[string]target{"kafka": p.kafka, "pulsar": p.pulsar} {
+		got := map[string]int{}
+		for _, m := range to.read(p.t, "moves") {
+			got[m.Headers["gtid"]+" "+m.Headers["row"]]++
+		}
+		for id, n := range got {
+			if n > 1 || !p.want[id] {
+				p.t.Errorf("%s: change %s is there %d times", name, id, n)
+			}
+		}
+		for id := range p.want {
+			if got[id] == 0 {
+				p.t.Errorf("%s: change %s is missing", name, id)
+			}
+		}
+	}
+}
+
+// sent waits until both sinks have had so many rows acknowledged since the start.
+func sent(c *process.Child, rows int64) {
+	c.Await("rows of both sinks", 2*time.Minute, func(r *admin.Report) bool {
+		s := r.Destinations[0].Sinks
+		return len(s) == 2 && s[0].Rows >= rows && s[1].Rows >= rows
+	})
+}
+
+const movedText = "all cursors of the destination begin at one place of its log"
+
+// TestFailoverAndBack proves I5 and I7: from one server to another, which holds the same transactions in another order, and some of its own
+// between them, and back, with the sinks' cursors at different places, one of them inside a transaction, and under kills: each
+// change is there once. A server that lacks what is published is refused.
+func TestFailoverAndBack(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"mysql", "mariadb"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(*seed, 7))
+			p, one, two := newPair(t, kind)
+			maria := one.MariaDB()
+			// Some transactions are on both servers before anything is read.
+			begin := append(p.make(0, 1), p.make(1, 1)...)
+			p.commit(one, begin...)
+			p.commit(two, begin...)
+			clear(p.want)
+
+			c := process.Start(t, p.r.config)
+			c.AwaitReady()
+			first := p.makeOrigin(rng, 40)
+			p.commit(one, first...)
+			p.r.settle(c)
+			c.Stop()
+			// The second sink stays behind; the first one stops inside a transaction, at a row too large for it.
+			more := p.makeOrigin(rng, 20)
+			inside := p.make(0, 1)[0]
+			inside.rows, inside.large = 8, 4
+			after := p.makeOrigin(rng, 20)
+			p.commit(one, more...)
+			p.commit(one, inside)
+			p.commit(one, after...)
+			c = process.Start(t, p.alone())
+			<-c.Ended()
+			if out := p.r.binlogmq("cursor", "show"); !strings.Contains(out, "progress    4 in the next transaction") || !strings.Contains(out, inside.gtid(maria)) {
+				t.Fatalf("the sink does not stand inside the transaction:\n%s", out)
+			}
+			p.r.config = strings.Replace(strings.Replace(p.r.config, "16KiB", "64KiB", 1), "save_interval: 1h", "save_interval: 50ms", 1)
+
+			// The other server.
+			locals := p.make(2, 15)
+			p.commit(two, mixed(rng, maria, first, more, []*txn{inside}, after, locals)...)
+			p.at(two)
+			c = process.Start(t, p.r.config)
+			logged(c, movedText, 1)
+			for range 2 {
+				time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+				c.Kill()
+				c = process.Start(t, p.r.config)
+			}
+			late := p.makeOrigin(rng, 1)
+			p.commit(two, late...) // or the log may end with what is done already, which the server does not send
+			p.r.settle(c)
+			c.Await("cursors that are saved", 2*time.Minute, func(r *admin.Report) bool {
+				s := r.Destinations[0].Sinks
+				return s[0].CursorAge == 0 && s[1].CursorAge == 0
+			})
+			later := append(p.makeOrigin(rng, 30), p.make(2, 10)...)
+			p.commit(two, later...)
+			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+			c.Kill()
+
+			// Back on the first one, which lacks what has been published meanwhile, and then has it, in an order of its own.
+			p.at(one)
+			c = process.Start(t, p.r.config)
+			<-c.Ended()
+			if !strings.Contains(c.Log(), "lacks transactions that have been published") {
+				t.Errorf("gone on without what is published:\n%s", c.Log())
+			}
+			p.commit(one, mixed(rng, maria, locals, late, later)...)
+			c = process.Start(t, p.r.config)
+			logged(c, movedText, 1)
+			for range 2 {
+				time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+				c.Kill()
+				c = process.Start(t, p.r.config)
+			}
+			p.commit(one, p.makeOrigin(rng, 20)...)
+			p.r.settle(c)
+			c.Stop()
+			p.once()
+		})
+	}
+}
