@@ -304,7 +304,7 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	for _, e := range events {
 		weight += int64(e.Size)
 	}
-	weight = min(4*weight, c.s.o.Memory)
+	weight = min(4*weight, c.s.most)
 	if err := c.s.memory.Acquire(ctx, weight); err != nil {
 		return err
 	}

@@ -91,7 +91,8 @@ type Server struct {
 	o      Options
 	hash   [sha1.Size]byte
 	memory *semaphore.Weighted
-	// buffers are for packets of entries. Only who holds a part of memory has one; an eighth as much may lie idle (I9).
+	most   int64 // of memory
+	// buffers are for packets of entries. Only who holds a part of memory has one, and an eighth of Options.Memory may lie idle (I9).
 	buffers buffers
 
 	mu   sync.Mutex
@@ -125,7 +126,8 @@ func New(o Options) (*Server, error) {
 	if o.MemoryUnit == 0 {
 		o.MemoryUnit = DefaultMemoryUnit
 	}
-	s := &Server{o: o, strangers: strangers{most: max(1, o.MaxConnections/4)}, memory: semaphore.NewWeighted(o.Memory), uses: map[server.Identity]*use{}, buffers: buffers{most: int(o.Memory / 8)}}
+	s := &Server{o: o, strangers: strangers{most: max(1, o.MaxConnections/4)}, most: o.Memory - o.Memory/8, uses: map[server.Identity]*use{}, buffers: buffers{most: int(o.Memory / 8)}}
+	s.memory = semaphore.NewWeighted(s.most)
 	switch {
 	case o.User == "" && o.Password != "":
 		return nil, errors.New("canal: a password without a user lets everybody in: set canal.user too, or neither")
