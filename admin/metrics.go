@@ -42,6 +42,7 @@ var Metrics = []Metric{
 	{Name: "binlogmq_lease_owner", Help: "1 while this process owns the destination", dest: func(d *Destination) (float64, bool) { return flag(d.Owner), true }},
 	{Name: "binlogmq_lease_epoch", Help: "number of the lease that this process has or had last; 0 where there is only ever one", dest: always(func(d *Destination) int64 { return d.Epoch })},
 	{Name: "binlogmq_meta_connected", Help: "1 while the store of cursors can be reached", dest: func(d *Destination) (float64, bool) { return flag(d.Meta), true }},
+	{Name: "binlogmq_source_lost_positions", Help: "how often on_lost_position was obeyed: changes are missing then", Counter: true, dest: always(func(d *Destination) int64 { return d.Lost })},
 	{Name: "binlogmq_source_skipped_transactions", Help: "transactions passed over by the operator's order", Counter: true, dest: always(func(d *Destination) int64 { return d.Skipped })},
 	{Name: "binlogmq_source_connected", Help: "1 while the binlog stream is connected", dest: func(d *Destination) (float64, bool) { return flag(d.Connected), true }},
 	{Name: "binlogmq_source_read_bytes", Help: "binlog bytes read", Counter: true, dest: always(func(d *Destination) int64 { return d.Bytes })},

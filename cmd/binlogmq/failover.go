@@ -50,6 +50,7 @@ func (p *program) prepare(ctx context.Context, d *destination) (at string, err e
 		if err := p.relocate(ctx, d, end, all, lost); err != nil {
 			return "", err
 		}
+		d.relocated.Add(1)
 	}
 	d.at = end.ServerUUID
 	return end.ServerUUID, nil
@@ -328,8 +329,9 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 		}
 		cancel()
 		p.closeSinks(hard, now)
-		now = &destination{cfg: d.cfg, lease: d.lease, skips: d.skips, history: d.history}
-		if !errors.Is(why.error, event.ErrAnotherServer) {
+		next := &destination{cfg: d.cfg, lease: d.lease, skips: d.skips, history: d.history}
+		next.relocated.Store(now.relocated.Load())
+		if now = next; !errors.Is(why.error, event.ErrAnotherServer) {
 			now.gone = why.error
 		}
 		d.successor = now

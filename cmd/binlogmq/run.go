@@ -61,6 +61,7 @@ type destination struct {
 
 	at        string       // server in whose log the cursors are good, see prepare
 	gone      error        // why the one before could not go on from its position; nil: it could
+	relocated atomic.Int64 // how often that was so, or was found at the start
 	successor *destination // what took its place under the same lease
 
 	mu    sync.Mutex
@@ -411,7 +412,7 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 	out := admin.Destination{
 		Name: d.cfg.Name, State: st.State.String(), Connected: src.Connected, Position: positionText(st.Position),
 		LagKnown: !src.SourceAsked.IsZero(), LagSeconds: src.Lag.Seconds(), LagBytes: int64(src.LagBytes),
-		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped,
+		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped, Lost: d.relocated.Load(),
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
 	if st.State == server.Idle && len(d.sinks) == 0 {
