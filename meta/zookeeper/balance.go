@@ -126,6 +126,13 @@ func (b *balance) look(ctx context.Context) error {
 	targets := share(members, owners)
 	b.decide(session, targets, owners, names)
 	b.move(session, targets, owners)
+	for d, owner := range owners {
+		if owner == session && targets[d] != session {
+			if err := b.s.clean(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -122,6 +123,48 @@ func TestShared(t *testing.T) {
 	a.stop()
 	b.stop()
 	count("the last", map[*process]int{idle: 6})
+}
+
+// TestLeftOver: a lease that was lost and could not be given back, by a process whose session lives on, is nobody's: another
+// process takes the destination if that one should not have it.
+func TestLeftOver(t *testing.T) {
+	at := root(t)
+	o := Options{Servers: testenv.ZooKeeper(t).Servers, SessionTimeout: session, Root: at, Node: "a", Destinations: []string{"d1", "d2"}, Weight: 1, RebalanceDelay: time.Hour}
+	a, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var first *lease
+	for _, d := range o.Destinations {
+		l, err := a.Acquire(ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d == "d1" {
+			first = l.(*lease)
+		}
+	}
+	first.lose(errors.New("test: ZooKeeper was away"))
+	a.mu.Lock()
+	delete(a.leases, "d1")
+	a.mu.Unlock()
+	o.Node = "b"
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l, err := b.Acquire(ctx, "d1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Epoch() <= first.Epoch() {
+		t.Errorf("epoch %d after %d", l.Epoch(), first.Epoch())
+	}
+	first.wg.Wait()
 }
 
 // zkClient is Canal's side, or an operator's.

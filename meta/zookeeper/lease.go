@@ -280,7 +280,13 @@ func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed 
 	}
 	s.mu.Lock()
 	held := s.leases[destination]
+	s.taking[destination] = true
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.taking, destination)
+	}()
 	if held != nil {
 		return nil, nil, errors.New("this process has its lease already, or has not released it: report this as a fault")
 	}
@@ -338,6 +344,27 @@ func (s *Store) try(ctx context.Context, destination string) (_ *lease, changed 
 		return s.look(ctx, destination, last.stat.Version)
 	}
 	return nil, nil, s.explain(err, ownerAt)
+}
+
+// clean removes what is left of a tenure that could not be given back though the session lives on: nobody
+// else could take the destination before it ends.
+func (s *Store) clean(ctx context.Context, destination string) error {
+	// First, so that a tenure which begins now makes look refuse.
+	last, err := s.get(ctx, s.epoch(destination))
+	if err != nil {
+		return s.explain(err, s.epoch(destination))
+	}
+	s.mu.Lock()
+	used := s.leases[destination] != nil || s.taking[destination]
+	s.mu.Unlock()
+	if used {
+		return nil
+	}
+	var owned *meta.OwnedError
+	if _, _, err := s.look(ctx, destination, last.stat.Version); !errors.Is(err, errLater) && !errors.As(err, &owned) {
+		return err
+	}
+	return nil
 }
 
 // look says who owns the destination. What is left of an earlier tenure of this session it removes.

@@ -72,6 +72,7 @@ type Store struct {
 	closed bool
 	authed bool // the credentials are given to the client, which repeats them with each connection
 	leases map[string]*lease
+	taking map[string]bool // destinations that are being taken
 	made   map[string]bool // directories known to be there
 	up     bool            // a session is established now
 	since  time.Time       // since when up is as it is
@@ -105,7 +106,7 @@ func Open(o Options) (*Store, error) {
 		host, _ := os.Hostname()
 		o.Node = fmt.Sprintf("%s, process %d", host, os.Getpid())
 	}
-	s := &Store{opt: o, log: o.Logger, quit: make(chan struct{}), leases: map[string]*lease{}, made: map[string]bool{}, since: time.Now()}
+	s := &Store{opt: o, log: o.Logger, quit: make(chan struct{}), leases: map[string]*lease{}, taking: map[string]bool{}, made: map[string]bool{}, since: time.Now()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
