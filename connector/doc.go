@@ -28,14 +28,14 @@
 //     idle source moves on when it begins a new file, and purging the old one loses nothing.
 //   - History rows of MariaDB's system-versioned tables come as the inserts and updates that the log holds.
 //
-// # What is read from information_schema
+// # What tables are called
 //
-// With binlog_row_metadata=FULL the log alone names and types every column. information_schema adds, for a column
-// whose name and type agree, the declared type, tinyint(1) and MariaDB's UUID, INET4, INET6 and JSON. It is asked when a
-// definition is first seen by a Read and again after DDL that names the table. Where the table is gone or may not
-// be looked at, the log's own types remain: so a replay after DROP or a change of tinyint(1) to tinyint may show a column's
-// declared type otherwise than the first time. Count and order of messages never depend on it; the key does where it holds a
-// MariaDB UUID or INET column, which the log shows as BINARY: do not take SELECT away while such tables are captured.
+// With binlog_row_metadata=FULL the log alone names and types every column. Without it names come from the schema history, see
+// package schema: what information_schema showed at one place in the log, and what each statement has made of it since (package ddl). A
+// reader brings the history up to where it starts: it looks through the statements that nobody has seen, or has the history begun anew.
+// What FULL does not tell (declared types, tinyint(1), MariaDB's UUID, INET4, INET6 and JSON) comes from there too, where name and type agree. The history is saved
+// before rows that were decoded with it are handed on, so that a replay is the same to the byte (I5). Count and order of messages never depend on it; the key
+// does where it holds a MariaDB UUID or INET column, which the log shows as BINARY: do not take SELECT away while such tables are captured.
 //
 // # Positions
 //

@@ -436,12 +436,12 @@ func (a *applier) move(from, to Name) {
 	if s == Absent {
 		s = Unknown // it was there: made where the log did not see it, or nobody may look at it
 	}
+	origin := from
+	if i, ok := a.made[from]; ok && a.changes[i].From != (Name{}) {
+		origin = a.changes[i].From
+	}
 	if from != to {
 		a.set(from, Absent, nil, Name{})
-	}
-	origin := from
-	if i, ok := a.made[from]; ok && a.changes[i].From != (Name{}) && a.changes[i].State != Absent {
-		origin = a.changes[i].From
 	}
 	a.set(to, s, t, origin)
 }
@@ -929,8 +929,17 @@ func (e *editor) clause(c []token) bool {
 		}
 		return true
 	}
-	return true // an option; alter has looked for what matters
+	// An option; alter has looked for what matters.
+	assigned := p.at(1).kind == sign && p.at(1).s == "="
+	return p.done() || assigned || p.at(0).kind == word && slices.ContainsFunc(options, p.at(0).is)
 }
+
+// options begin the clauses that change no column, where no = stands behind the word.
+var options = []string{"DEFAULT", "CHARACTER", "CHARSET", "CHAR", "COLLATE", "CONVERT", "ENGINE", "TYPE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COMMENT", "COMPRESSION",
+	"CONNECTION", "DATA", "INDEX", "DELAY_KEY_WRITE", "ENCRYPTION", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PASSWORD", "ROW_FORMAT", "STATS_AUTO_RECALC",
+	"STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "TABLESPACE", "UNION", "WITH", "WITHOUT", "START", "SECONDARY_ENGINE", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "ENGINE_ATTRIBUTE",
+	"SECONDARY_ENGINE_ATTRIBUTE", "AUTOEXTEND_SIZE", "STORAGE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "DISCARD", "IMPORT", "ORDER", "NODEGROUP", "PAGE_CHECKSUM",
+	"TABLE_CHECKSUM", "TRANSACTIONAL", "SEQUENCE", "PERIOD"}
 
 func (e *editor) exists(column string) bool {
 	if e.table.find(column) >= 0 {

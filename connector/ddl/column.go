@@ -431,7 +431,8 @@ func (r *reader) attributes(d *definition) bool {
 			ok = d.collate(c)
 		case "CHARACTER", "CHARSET":
 			p.i--
-			ok = d.text && r.charsetOptions(d)
+			at := p.i
+			ok = d.text && r.charsetOptions(d) && p.i > at
 		case "COLUMN_FORMAT", "STORAGE", "SRID":
 			ok = p.next().kind != end
 		case "REF_SYSTEM_ID", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE":

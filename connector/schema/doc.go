@@ -1,7 +1,7 @@
 // Package schema builds tables from what TABLE_MAP events say about them, and
-// adds what only information_schema knows.
+// adds what only the definitions tell that it keeps in a [History].
 //
-// It starts no goroutine; queries go through a [Catalog] that its user supplies.
-// It must never guess a name (I6): a TABLE_MAP without names is refused, or, where the user
-// accepts that risk, given information_schema's names if every column agrees.
+// It starts no goroutine; questions go through a [Source] that its user supplies.
+// It must never guess a name (I6): a TABLE_MAP without names is given those of the definition that is proven to hold
+// at its place if every column agrees, else it is refused.
 package schema
