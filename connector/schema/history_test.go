@@ -1,0 +1,327 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// box is a Keeper in memory.
+type box struct {
+	data    []byte
+	cursors []event.Position
+	saves   int
+}
+
+func (b *box) Load(context.Context) ([]byte, error) { return b.data, nil }
+
+func (b *box) Save(_ context.Context, data []byte) error {
+	b.data = data
+	b.saves++
+	return nil
+}
+
+func (b *box) Cursors(context.Context) ([]event.Position, error) { return b.cursors, nil }
+
+var srv = ddl.Server{Version: 80036}
+
+func integer(names ...string) *ddl.Table {
+	t := &ddl.Table{Charset: "utf8mb4"}
+	for _, n := range names {
+		t.Columns = append(t.Columns, ddl.Column{Name: n, DataType: "int", SQLType: "int", Nullable: true})
+	}
+	return t
+}
+
+func columnsOf(v *View, table string) string {
+	s, t := v.def(ddl.Name{Schema: "shop", Table: table})
+	switch s {
+	case ddl.Absent:
+		return "gone"
+	case ddl.Unknown:
+		return "?"
+	}
+	var out []string
+	for _, c := range t.Columns {
+		out = append(out, c.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// begun returns a history whose definitions were read at an offset, for a reader that stands at another.
+func begun(k Keeper, pos, at uint64) *History {
+	h := NewHistory(k)
+	h.begin(srv, place(pos), place(at), map[ddl.Name]*ddl.Table{
+		{Schema: "shop"}: {Charset: "utf8mb4"}, shopT: integer("a", "b"), {Schema: "shop", Table: "u"}: integer("x"),
+	})
+	return h
+}
+
+var story = []*binlog.Statement{
+	said(200, "ALTER TABLE t ADD c INT"), said(300, "RENAME TABLE t TO w"), said(400, "CREATE TABLE t (z INT)"), said(500, "ALTER TABLE w FROBNICATE"), said(600, "DROP TABLE u"),
+}
+
+// I5, I6: at each place a reader sees what held there, whoever has read on meanwhile, and after everything was saved and loaded.
+func TestHistoryAtEachPlace(t *testing.T) {
+	k := &box{}
+	h := begun(k, 100, 100)
+	v := h.View(place(100), ViewOptions{Source: &present{at: place(100)}, Server: srv})
+	want := []string{"a b,gone,x", "a b c,gone,x", "gone,a b c,x", "z,a b c,x", "z,?,x", "z,?,gone"}
+	see := func(v *View) string { return columnsOf(v, "t") + "," + columnsOf(v, "w") + "," + columnsOf(v, "u") }
+	if got := see(v); got != want[0] {
+		t.Errorf("at the start: %s", got)
+	}
+	for i, st := range story {
+		if err := v.Changed(st); err != nil {
+			t.Fatal(err)
+		}
+		if got := see(v); got != want[i+1] {
+			t.Errorf("after %s: %s, want %s", st.Text, got, want[i+1])
+		}
+	}
+	if err := h.Save(t.Context(), place(700)); err != nil {
+		t.Fatal(err)
+	}
+	again := NewHistory(k)
+	if err := again.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(again.base, h.base) || !reflect.DeepEqual(again.lists, h.lists) || again.read.Offset != 700 || again.at.Offset != 100 {
+		t.Error("what is loaded is not what was saved")
+	}
+	for _, h := range []*History{h, again} {
+		before := len(h.places)
+		for from := range want {
+			v := h.View(place(uint64(from+1)*100), ViewOptions{Source: &present{}, Server: srv})
+			for i := from; i <= len(story); i++ {
+				if got := see(v); got != want[i] {
+					t.Errorf("from %d, at %d: %s, want %s", from, i, got, want[i])
+				}
+				if i < len(story) {
+					_ = v.Changed(story[i])
+				}
+			}
+		}
+		if len(h.places) != before {
+			t.Error("reading again has added versions")
+		}
+	}
+	saves := k.saves
+	_ = h.Save(t.Context(), event.Position{})
+	if k.saves != saves || h.Unsaved() {
+		t.Error("nothing has changed, and it is saved")
+	}
+}
+
+// Versions that no cursor needs are dropped; what each cursor sees stays.
+func TestHistoryCompacts(t *testing.T) {
+	k := &box{cursors: []event.Position{place(450), place(900)}}
+	h := begun(k, 100, 100)
+	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
+	for _, st := range story {
+		_ = v.Changed(st)
+	}
+	h.added = compactAfter
+	if err := h.Save(t.Context(), place(900)); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, l := range h.lists {
+		n += len(l)
+	}
+	if n != 2 || len(h.places) != 2 || h.at.Offset != 450 { // w is unknown, u is gone
+		t.Errorf("%d versions are left of %d statements, definitions of %d", n, len(h.places), h.at.Offset)
+	}
+	for at, want := range map[uint64]string{450: "z,a b c,x", 500: "z,?,x", 900: "z,?,gone"} {
+		v := h.View(place(at), ViewOptions{Source: &present{at: place(at)}, Server: srv})
+		if got := columnsOf(v, "t") + "," + columnsOf(v, "w") + "," + columnsOf(v, "u"); got != want {
+			t.Errorf("at %d: %s, want %s", at, got, want)
+		}
+	}
+	// A cursor that stands before what the definitions hold for keeps everything.
+	h = begun(&box{cursors: []event.Position{place(50)}}, 50, 100)
+	v = h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
+	for _, st := range story {
+		_ = v.Changed(st)
+	}
+	h.added = compactAfter
+	if err := h.Save(t.Context(), place(900)); err != nil || len(h.places) != len(story) {
+		t.Errorf("%d versions left, %v", len(h.places), err)
+	}
+}
+
+// I6: a reader that stands before the place where definitions were read takes those that no statement in between touches.
+func TestHistoryBehind(t *testing.T) {
+	intMap := tableMap(t, "\x03\x03", "", "\x03")
+	for name, c := range map[string]struct {
+		between []*binlog.Statement // what is logged between the reader at 100 and the definitions of 1000
+		passed  int                 // of them, that the reader has come to
+		want    string              // names, or words of the error
+	}{
+		"nothing":                  {nil, 0, "a b"},
+		"others":                   {[]*binlog.Statement{said(200, "ALTER TABLE u ADD y INT"), said(300, "CREATE TABLE n (a INT)")}, 0, "a b"},
+		"altered":                  {[]*binlog.Statement{said(200, "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a")}, 0, "altered again after these rows"},
+		"altered, passed":          {[]*binlog.Statement{said(200, "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a")}, 1, "a b"},
+		"altered twice, passed":    {[]*binlog.Statement{said(200, "ALTER TABLE t ENGINE=InnoDB"), said(300, "ALTER TABLE t ENGINE=InnoDB")}, 1, "altered again after these rows"},
+		"created":                  {[]*binlog.Statement{said(200, "CREATE TABLE t (p INT, q INT)"), said(300, "ALTER TABLE t CHANGE p a INT, CHANGE q b INT")}, 1, "p q"},
+		"swapped":                  {[]*binlog.Statement{said(200, "RENAME TABLE t TO old, new TO t")}, 1, "a b"},
+		"dropped with its schema":  {[]*binlog.Statement{said(200, "DROP DATABASE shop"), said(300, "CREATE DATABASE shop")}, 0, "altered again after these rows"},
+		"not understood":           {[]*binlog.Statement{said(200, "FROBNICATE t")}, 0, "altered again after these rows"},
+		"not understood, of other": {[]*binlog.Statement{said(200, "FROBNICATE u")}, 0, "a b"},
+	} {
+		h := begun(nil, 100, 1000)
+		src := &present{at: place(100), now: place(1000), tables: map[ddl.Name]*ddl.Table{shopT: integer("a", "b")}, log: c.between}
+		b := New(Options{Charsets: charsets, View: h.View(place(100), ViewOptions{Source: src, Server: srv}), Version: "8.0.36"})
+		for _, st := range c.between[:c.passed] {
+			if err := b.Changed(st); err != nil {
+				t.Fatal(err)
+			}
+			src.at = place(st.Next)
+		}
+		table, err := b.Table(intMap)
+		got := ""
+		if err != nil {
+			got = err.Error()
+			var stop *binlog.StopError
+			if !errors.As(err, &stop) || stop.Remedy == "" {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else {
+			got = table.Columns[0].Name + " " + table.Columns[1].Name
+		}
+		if err == nil && got != c.want || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// I6: a history goes on where every statement since has been looked at, else it begins anew.
+func TestHistoryOpens(t *testing.T) {
+	var gap []*binlog.Statement
+	var from event.Position
+	anew := 0
+	gone := false
+	opening := Opening{
+		Gap: func(at event.Position, tell func(*binlog.Statement) error) error {
+			if from = at; gone {
+				return ErrNoGap
+			}
+			for _, st := range gap {
+				if err := tell(st); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Here: func() event.Position { return from },
+		Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) {
+			anew++
+			return map[ddl.Name]*ddl.Table{shopT: integer(fmt.Sprint("c", anew))}, place(100), nil
+		},
+	}
+	h := NewHistory(nil)
+	open := func(start event.Position, srv ddl.Server) string {
+		v, err := h.Open(start, ViewOptions{Source: &present{at: start}, Server: srv}, opening)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return columnsOf(v, "t")
+	}
+	if got := open(place(100), srv); got != "c1" {
+		t.Error(got)
+	}
+	if got := open(place(100), srv); got != "c1" || anew != 1 {
+		t.Error(got)
+	}
+	gap = []*binlog.Statement{said(200, "ALTER TABLE t ADD d INT")}
+	if got := open(place(300), srv); got != "c1 d" || from.Offset != 100 {
+		t.Errorf("%s, looked from %d", got, from.Offset)
+	}
+	if got := open(place(100), srv); got != "c1" || h.read.Offset != 300 {
+		t.Errorf("%s, read up to %d", got, h.read.Offset)
+	}
+	gone = true
+	if got := open(place(400), srv); got != "c2" || anew != 2 {
+		t.Errorf("after a gap: %s", got)
+	}
+	elsewhere := place(100)
+	elsewhere.ServerUUID = "another"
+	if got := open(elsewhere, srv); got != "?" || anew != 3 { // which stands before what it has read, or beside it
+		t.Errorf("on another server: %s", got)
+	}
+	if open(elsewhere, ddl.Server{MariaDB: true, Version: 101106}); anew != 4 {
+		t.Error("the history of another kind of server goes on")
+	}
+}
+
+func TestHistoryForget(t *testing.T) {
+	h := begun(nil, 100, 100)
+	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
+	_ = v.Changed(said(200, "ALTER TABLE t ADD c INT"))
+	if h.Forget(ddl.Name{Schema: "shop", Table: "nope"}) || !h.Forget(shopT) {
+		t.Error("forgotten is what was not there, or not what was")
+	}
+	if got := columnsOf(v, "t"); got != "?" {
+		t.Error(got)
+	}
+	if list, _, _ := h.Tables(); len(list) != 2 || list[0].State != ddl.Unknown || list[1].Columns != 1 {
+		t.Errorf("%+v", list)
+	}
+	h.Forget(ddl.Name{})
+	if list, _, _ := h.Tables(); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// I3: what cannot be read is no empty history.
+func TestHistoryDamaged(t *testing.T) {
+	k := &box{}
+	h := begun(k, 100, 100)
+	_ = h.View(place(100), ViewOptions{Source: &present{}, Server: srv}).Changed(story[0])
+	if err := h.Save(t.Context(), event.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	good := string(k.data)
+	for name, data := range map[string]string{
+		"empty": "", "cut": good[:len(good)/2], "format": strings.Replace(good, `"format":1`, `"format":2`, 1), "state": strings.Replace(good, `"state":1`, `"state":7`, 1),
+		"no definition": strings.Replace(good, `"state":1`, `"state":2`, 1), "no schema": strings.ReplaceAll(good, `"schema":"shop"`, `"schema":""`), "null": `{"format":1,"versions":[null]}`,
+	} {
+		h := NewHistory(&box{data: []byte(data)})
+		var stop *binlog.StopError
+		if err := h.Load(t.Context()); !errors.As(err, &stop) || !strings.Contains(stop.Remedy, "schema forget") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzHistory(f *testing.F) {
+	h := begun(nil, 100, 100)
+	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
+	for _, st := range story {
+		_ = v.Changed(st)
+	}
+	good, _ := h.encode()
+	f.Add(good, "ALTER TABLE t ADD x INT")
+	f.Fuzz(func(t *testing.T, data []byte, sql string) {
+		h := NewHistory(nil)
+		if h.decode(data) != nil {
+			return
+		}
+		v := h.View(place(100), ViewOptions{Source: &present{at: place(100)}, Server: srv})
+		_ = v.Changed(said(700, sql))
+		again, err := h.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := NewHistory(nil).decode(again); err != nil {
+			t.Fatalf("%v: %s", err, again)
+		}
+	})
+}
