@@ -52,6 +52,7 @@ need mvn maven
 java_is_new || missing+=(default-jdk-headless)
 if [ "$want" = test ]; then
   need python3 python3
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
   need npm npm
   need zstd zstd
   need gcc gcc libc6-dev # the race detector

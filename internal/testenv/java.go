@@ -18,13 +18,19 @@ const (
 // caller starts it; ctx's end kills it.
 func Java(t testing.TB, ctx context.Context, libraries []string, file string, args ...string) *exec.Cmd {
 	t.Helper()
+	return script(t, ctx, "java.sh", "classpath", libraries, file, args)
+}
+
+// script prepares the run of a program by one of the scripts for that, which has got the program's libraries then.
+func script(t testing.TB, ctx context.Context, name, get string, libraries []string, file string, args []string) *exec.Cmd {
+	t.Helper()
 	list := strings.Join(libraries, ",")
-	if _, err := run(nil, "java.sh", "classpath", list); err != nil {
+	if _, err := run(nil, name, get, list); err != nil {
 		t.Fatal(err)
 	}
 	dir, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return exec.CommandContext(ctx, filepath.Join(dir, "testenv", "java.sh"), append([]string{"run", list, file}, args...)...)
+	return exec.CommandContext(ctx, filepath.Join(dir, "testenv", name), append([]string{"run", list, file}, args...)...)
 }

@@ -119,9 +119,17 @@ func readFlat(t *testing.T, lines [][]byte) (rows []canalRow) {
 	return rows
 }
 
-// TestCanalsOwnClients proves that Canal's Java clients, unchanged, get every row change of a random workload once
-// acknowledged, in binlog order, with the values of canal-json: two versions of the client, the second of which goes on where
-// the first has left; that one rolls back and reconnects at random, beside a sink on the same destination (I1, I2).
+// canalClient is Canal's Java client.
+func canalClient(version string) []string {
+	return []string{"com.alibaba.otter:canal.client:" + version, "com.alibaba.otter:canal.protocol:" + version}
+}
+
+// canalPython is Canal's Python client, with the protobuf that its generated code works with.
+var canalPython = []string{"canal-python==0.4", "protobuf==3.20.3"}
+
+// TestCanalsOwnClients proves that Canal's Java and Python clients, unchanged, get every row change of a random workload once
+// acknowledged, in binlog order, with the values of canal-json: two versions of the Java client and then the Python client, each of which goes
+// on where the one before has left; two of them roll back and reconnect at random, beside a sink on the same destination (I1, I2).
 func TestCanalsOwnClients(t *testing.T) {
 	db := testenv.MySQL(t, "mysql")
 	schema := db.Database()
@@ -135,7 +143,7 @@ func TestCanalsOwnClients(t *testing.T) {
 	child := process.Start(t, fmt.Sprintf(`
 deployment: test
 meta: { file: { directory: %q } }
-canal: { listen: %q, user: canal, password: E3619321C1A937C46A0D8BD1DAC39F93B27D4458 }
+canal: { listen: %q, user: canal, password: E3619321C1A937C46A0D8BD1DAC39F93B27D4458, allow_clear_text: true }
 destinations:
   - name: %s
     source: { address: %q, user: %s, password: %s }
@@ -152,17 +160,18 @@ destinations:
 	w := workload.NewWriter(db.Connect(""), schema, 0, 1, 17)
 	w.Large = 300
 	edgeConn := db.Connect(schema)
-	// The client id of the Java client is always the same: the second one goes on where the first one has left.
-	for phase, client := range []struct {
-		version string
-		more    []string
-	}{{"1.1.8", []string{"4711"}}, {"1.1.4", nil}} {
+	args := []string{host, port, name, "canal", "canal", `.*\..*`, "last"}
+	// The client id is always the same: each one goes on where the one before has left.
+	for phase, run := range []func() [][]byte{
+		func() [][]byte { return java(t, canalClient("1.1.8"), "CanalClient", nil, append(args, "4711")...) },
+		func() [][]byte { return java(t, canalClient("1.1.4"), "CanalClient", nil, args...) },
+		func() [][]byte { return python(t, canalPython, "canal_client", append(args, "4711")...) },
+	} {
 		lines, ended := make(chan [][]byte, 1), make(chan struct{})
 		go func() {
 			defer close(lines)
 			defer close(ended)
-			lines <- java(t, []string{"com.alibaba.otter:canal.client:" + client.version, "com.alibaba.otter:canal.protocol:" + client.version}, "CanalClient", nil,
-				append([]string{host, port, name, "canal", "canal", `.*\..*`, "last"}, client.more...)...)
+			lines <- run()
 		}()
 		if phase == 0 {
 			child.Await("the client's subscription", patience, func(r *admin.Report) bool {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,7 +49,20 @@ func java(t testing.TB, libraries []string, program string, input []string, args
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := testenv.Java(t, ctx, libraries, filepath.Join("java", program+".java"), args...)
+	return lines(t, program, testenv.Java(t, ctx, libraries, filepath.Join("java", program+".java"), args...), input)
+}
+
+// python runs a program of python/ and returns the lines that it printed.
+func python(t testing.TB, packages []string, program string, args ...string) [][]byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return lines(t, program, testenv.Python(t, ctx, packages, filepath.Join("python", program+".py"), args...), nil)
+}
+
+// lines runs a program with the lines as its input and returns those that it printed.
+func lines(t testing.TB, program string, cmd *exec.Cmd, input []string) [][]byte {
+	t.Helper()
 	if input != nil {
 		cmd.Stdin = strings.NewReader(strings.Join(input, "\n") + "\n")
 	}

@@ -1,0 +1,49 @@
+import com.alibaba.otter.canal.instance.manager.CanalInstanceWithManager;
+import com.alibaba.otter.canal.instance.manager.model.Canal;
+import com.alibaba.otter.canal.instance.manager.model.CanalParameter;
+import com.alibaba.otter.canal.server.embedded.CanalServerWithEmbedded;
+import com.alibaba.otter.canal.server.netty.CanalServerWithNetty;
+import java.net.InetSocketAddress;
+import java.util.List;
+
+/**
+ * A whole Canal: PORT DESTINATION DB_HOST DB_PORT DB_USER DB_PASSWORD FILE POSITION FILTER. Serves one destination at PORT until its standard
+ * input ends.
+ */
+public class CanalServer {
+  public static void main(String[] args) throws Exception {
+    CanalParameter p = new CanalParameter();
+    p.setMetaMode(CanalParameter.MetaMode.MEMORY);
+    p.setIndexMode(CanalParameter.IndexMode.MEMORY);
+    p.setStorageMode(CanalParameter.StorageMode.MEMORY);
+    p.setSourcingType(CanalParameter.SourcingType.MYSQL);
+    p.setHaMode(CanalParameter.HAMode.HEARTBEAT);
+    p.setDbAddresses(List.of(new InetSocketAddress(args[2], Integer.parseInt(args[3]))));
+    p.setDbUsername(args[4]);
+    p.setDbPassword(args[5]);
+    p.setPositions(List.of("{\"journalName\":\"" + args[6] + "\",\"position\":" + args[7] + ",\"timestamp\":0}"));
+    p.setDefaultDatabaseName("");
+    p.setConnectionCharset("UTF-8");
+    p.setConnectionCharsetNumber((byte) 33);
+    p.setSlaveId(System.nanoTime() % 1_000_000_000 + 1_000_000_000);
+    p.setDetectingEnable(false);
+    p.setTsdbEnable(false);
+    p.setFilterTableError(false);
+    p.setBlackFilter("");
+    Canal canal = new Canal();
+    canal.setId(1L);
+    canal.setName(args[1]);
+    canal.setCanalParameter(p);
+    CanalServerWithEmbedded embedded = CanalServerWithEmbedded.instance();
+    embedded.setCanalInstanceGenerator(destination -> new CanalInstanceWithManager(canal, args[8]));
+    embedded.start();
+    embedded.start(args[1]);
+    CanalServerWithNetty netty = CanalServerWithNetty.instance();
+    netty.setIp("127.0.0.1");
+    netty.setPort(Integer.parseInt(args[0]));
+    netty.start();
+    System.out.println("serving");
+    System.in.read();
+    System.exit(0);
+  }
+}
