@@ -54,6 +54,8 @@ var mutants = []mutant{
 		"if changed && st.Fingerprint != MovedFingerprint && !st.Clean", "if false && changed && st.Fingerprint != MovedFingerprint && !st.Clean", "./bridge"},
 	{"I5", "a reader that passes a saved cursor arrives at its number", "server/core.go",
 		"			if why != \"\" {\n				if err == nil {\n					err = misplaced", "			if why == \"never\" {\n				if err == nil {\n					err = misplaced", "./server"},
+	{"I5", "a ring that begins, and a catch-up reader, end at another server", "server/core.go",
+		"if err := f.elsewhere(events); err != nil {", "if err := f.elsewhere(events); err != nil && false {", "./server"},
 	{"I5", "Kafka: the sequence is the message's number", "sink/kafka/synchronise.go",
 		"	if m.Sequence == c.seq && m.SubIndex == c.sub {\n		return nil\n	}\n", "	if true {\n		return nil\n	}\n", "./sink/kafka"},
 
@@ -62,6 +64,10 @@ var mutants = []mutant{
 	{"I6", "the known definition has as many columns as the log", "connector/schema/schema.go",
 		"if len(info) != len(t.Columns) {", "if false {", "./connector/schema"},
 
+	{"I7", "what a cursor says is done is not handed out", "server/core.go",
+		"	if d.GTIDs.Contains(g) {\n		return math.MaxInt64, nil\n	}\n", "", "./server"},
+	{"I3", "progress is taken off the transaction that the cursor names only", "server/core.go",
+		"e.Kind == event.Begin && s.cut > s.cutAt && !s.cutOf.IsZero() &&", "false && s.cut > s.cutAt &&", "./server"},
 	{"I7", "what was put before a lost link is skipped (ring)", "server/core.go",
 		"		case store.LastOrdinal(e) <= last:\n			return true, nil, nil\n", "", "./server"},
 	{"I7", "what was put before a lost link is skipped (reader)", "connector/read.go",
