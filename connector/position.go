@@ -97,7 +97,6 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 		if at, err := own.mariaGTIDs(ctx, pos.File, pos.Offset); err == nil && pos.GTIDs.Diverges(at) {
 			return reset("there it holds " + at.ConnectState() + ", not " + pos.GTIDs.ConnectState())
 		}
-		return ctx.Err()
 	}
 	r, err := own.query(ctx, fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d LIMIT 1", pos.File, pos.Offset))
 	if serverCode(err) == mysql.ER_ERROR_WHEN_EXECUTING_COMMAND {
@@ -107,13 +106,19 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 		return ctx.Err()
 	}
 	switch kind := r.named(0, "Event_type"); {
-	case kind == "Query", kind == "Xid", kind == "Table_map", strings.HasPrefix(kind, "Write_rows"), strings.HasPrefix(kind, "Update_rows"), strings.HasPrefix(kind, "Delete_rows"):
+	case kind == "Query", kind == "Xid", kind == "Annotate_rows", kind == "Table_map", strings.HasPrefix(kind, "Write_rows"), strings.HasPrefix(kind, "Update_rows"), strings.HasPrefix(kind, "Delete_rows"):
 		return reset("there is the middle of a transaction")
 	case !strings.HasPrefix(kind, "Gtid"):
 		return nil
 	}
-	_, text, _ := strings.Cut(r.named(0, "Info"), "'") // SET @@SESSION.GTID_NEXT= 'GTID'
-	text, _, _ = strings.Cut(text, "'")
+	text := r.named(0, "Info") // SET @@SESSION.GTID_NEXT= 'GTID'; MariaDB: BEGIN GTID 0-1-2
+	if sv.mariaDB {
+		_, text, _ = strings.Cut(text, "GTID ")
+		text, _, _ = strings.Cut(text, " ")
+	} else {
+		_, text, _ = strings.Cut(text, "'")
+		text, _, _ = strings.Cut(text, "'")
+	}
 	if g, err := event.ParseGTID(text); err == nil && pos.GTIDs.Contains(g) {
 		return reset("there follows transaction " + g.String() + ", which is done already")
 	}
