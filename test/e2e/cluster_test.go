@@ -376,6 +376,9 @@ func TestCluster(t *testing.T) {
 	ws := c.writers(300)
 	// A long form writes no more than a short one can read back.
 	stop := c.writeOn(ws, time.Duration(max(20, min(rounds, 200)))*time.Millisecond)
+	for _, name := range c.names { // the topics are made
+		c.await(name, func(s state) bool { return s.rows > 0 })
+	}
 	var order []int
 	for i := range rounds {
 		if i%len(clusterFaults) == 0 {
