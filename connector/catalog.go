@@ -104,37 +104,49 @@ func (k *catalog) read(s *session, scope func(string) bool, table *ddl.Name) (ma
 	}
 	srv := k.sv.ddl()
 	all := map[ddl.Name]*ddl.Table{}
+	var wanted []string
 	for i := range r.rows() {
 		name := r.text(i, 0)
 		if !scope(name) || table != nil && srv.Fold(ddl.Name{Schema: name}).Schema != table.Schema {
 			continue
 		}
 		all[srv.Fold(ddl.Name{Schema: name})] = &ddl.Table{Charset: r.text(i, 1)}
-		if err := k.schema(s, srv, name, table, all); err != nil {
+		wanted = append(wanted, literal(name))
+	}
+	// MySQL's dictionary finds many at once; the others open each table, and of one schema at a time.
+	step := 1
+	if !k.sv.mariaDB && srv.Version >= 80000 {
+		step = 500
+	}
+	for ; len(wanted) > 0; wanted = wanted[min(step, len(wanted)):] {
+		in := "= " + wanted[0]
+		if part := wanted[:min(step, len(wanted))]; len(part) > 1 {
+			in = "IN (" + strings.Join(part, ",") + ")"
+		}
+		if table != nil {
+			in += " AND TABLE_NAME=" + literal(table.Table)
+		}
+		if err := k.tablesIn(s, srv, in, all); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// schema reads the tables of one schema.
-func (k *catalog) schema(s *session, srv ddl.Server, name string, table *ddl.Name, all map[ddl.Name]*ddl.Table) error {
-	where, and := " WHERE TABLE_SCHEMA="+literal(name), ""
-	if table != nil {
-		and = " AND TABLE_NAME=" + literal(table.Table)
-	}
-	r, err := s.query(k.ctx, "SELECT TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES"+where+and)
+// tablesIn reads the tables of schemas, which in tells as it stands behind the schema's name in a condition.
+func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Name]*ddl.Table) error {
+	where := " WHERE TABLE_SCHEMA " + in
+	r, err := s.query(k.ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES"+where)
 	if err != nil {
 		return err
 	}
-	tables := make(map[string]*ddl.Table, r.rows())
+	tables := make(map[ddl.Name]*ddl.Table, r.rows())
+	named := func(i int) ddl.Name { return ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)} }
 	for i := range r.rows() {
-		switch kind := r.text(i, 1); kind {
+		switch kind := r.text(i, 2); kind {
 		case "BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE":
 			versioned := kind == "SYSTEM VERSIONED"
-			t := &ddl.Table{Charset: ddl.CharsetOf(r.text(i, 2)), Versioned: versioned, RowTimes: versioned}
-			tables[r.text(i, 0)] = t
-			all[srv.Fold(ddl.Name{Schema: name, Table: r.text(i, 0)})] = t
+			tables[named(i)] = &ddl.Table{Charset: ddl.CharsetOf(r.text(i, 3)), Versioned: versioned, RowTimes: versioned}
 		}
 	}
 	if len(tables) == 0 {
@@ -144,52 +156,49 @@ func (k *catalog) schema(s *session, srv ddl.Server, name string, table *ddl.Nam
 	if k.sv.mariaDB && srv.Version >= 100300 {
 		expression = "GENERATION_EXPRESSION"
 	}
-	r, err = s.query(k.ctx, "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"+
-		" DATETIME_PRECISION, IS_NULLABLE, EXTRA, "+expression+" FROM information_schema.COLUMNS"+where+and+" ORDER BY TABLE_NAME, ORDINAL_POSITION")
+	r, err = s.query(k.ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"+
+		" DATETIME_PRECISION, IS_NULLABLE, EXTRA, "+expression+" FROM information_schema.COLUMNS"+where+" ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION")
 	if err != nil {
 		return err
 	}
 	for i := range r.rows() {
-		t := tables[r.text(i, 0)]
+		t := tables[named(i)]
 		if t == nil {
 			continue
 		}
 		c := ddl.Column{
-			Name: r.text(i, 1), DataType: strings.ToLower(r.text(i, 2)), SQLType: r.text(i, 3), Charset: r.text(i, 4),
-			Fraction: r.number(i, 8), Nullable: r.text(i, 9) == "YES", Invisible: strings.Contains(r.text(i, 10), "INVISIBLE"),
-			Virtual: strings.Contains(r.text(i, 10), "VIRTUAL"),
+			Name: r.text(i, 2), DataType: strings.ToLower(r.text(i, 3)), SQLType: r.text(i, 4), Charset: r.text(i, 5),
+			Fraction: r.number(i, 9), Nullable: r.text(i, 10) == "YES", Invisible: strings.Contains(r.text(i, 11), "INVISIBLE"),
 		}
 		switch c.DataType {
 		case "char", "varchar", "binary", "varbinary":
-			c.Octets = r.number(i, 5)
+			c.Octets = r.number(i, 6)
 		case "decimal", "bit":
-			c.Precision, c.Scale = r.number(i, 6), r.number(i, 7)
+			c.Precision, c.Scale = r.number(i, 7), r.number(i, 8)
 		case "enum", "set":
 			c.Members = labels(&c)
 		}
 		t.Columns = append(t.Columns, c)
-		if r.text(i, 11) == "ROW START" {
+		if r.text(i, 12) == "ROW START" {
 			t.RowTimes = false // its columns are not those that versioning adds by itself
 		}
 	}
-	for n, t := range tables {
-		if len(t.Columns) == 0 { // it may not be looked at
-			delete(tables, n)
-			delete(all, srv.Fold(ddl.Name{Schema: name, Table: n}))
-		}
-	}
-	if err := k.indexes(s, where+and, tables); err != nil {
+	if err := k.indexes(s, where, tables); err != nil {
 		return err
 	}
 	if k.sv.mariaDB {
-		if err := k.json(s, " WHERE CONSTRAINT_SCHEMA="+literal(name)+and, tables); err != nil {
+		if err := k.json(s, " WHERE CONSTRAINT_SCHEMA "+in, tables); err != nil {
 			return err
 		}
 	}
-	for _, t := range tables {
+	for n, t := range tables {
+		if len(t.Columns) == 0 {
+			continue // it may not be looked at
+		}
 		if t.RowTimes {
 			t.AddRowTimes()
 		}
+		all[srv.Fold(n)] = t
 	}
 	return nil
 }
@@ -216,32 +225,32 @@ func labels(c *ddl.Column) []string {
 func isUTF8(s string) bool { return strings.ToValidUTF8(s, "") == s }
 
 // indexes reads primary keys and the indexes that come with hidden columns.
-func (k *catalog) indexes(s *session, where string, tables map[string]*ddl.Table) error {
+func (k *catalog) indexes(s *session, where string, tables map[ddl.Name]*ddl.Table) error {
 	expression := "''"
 	if !k.sv.mariaDB && k.sv.ddl().Version >= 80013 {
 		expression = "EXPRESSION"
 	}
-	r, err := s.query(k.ctx, "SELECT TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE, INDEX_TYPE, "+expression+" FROM information_schema.STATISTICS"+where+
-		" ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX")
+	r, err := s.query(k.ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE, INDEX_TYPE, "+expression+" FROM information_schema.STATISTICS"+where+
+		" ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX")
 	if err != nil {
 		return err
 	}
 	for i := range r.rows() {
-		t := tables[r.text(i, 0)]
+		t := tables[ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)}]
 		if t == nil {
 			continue
 		}
-		index, part := r.text(i, 1), int(r.number(i, 2))
+		index, part := r.text(i, 2), int(r.number(i, 3))
 		switch {
-		case r.text(i, 6) != "":
+		case r.text(i, 7) != "":
 			t.Columns = append(t.Columns, ddl.Column{Name: ddl.HiddenName(index, part-1), Hidden: index, Invisible: true, AsLogged: true})
 		case index == "PRIMARY":
 			for j := range t.Columns {
-				if t.Columns[j].Name == r.text(i, 3) {
+				if t.Columns[j].Name == r.text(i, 4) {
 					t.Columns[j].Key = part
 				}
 			}
-		case k.sv.mariaDB && r.text(i, 5) == "HASH" && part == 1:
+		case k.sv.mariaDB && r.text(i, 6) == "HASH" && part == 1:
 			n := 1
 			for _, c := range t.Columns {
 				if strings.HasPrefix(c.Name, "DB_ROW_HASH_") {
@@ -255,8 +264,8 @@ func (k *catalog) indexes(s *session, where string, tables map[string]*ddl.Table
 }
 
 // json marks MariaDB's JSON columns: longtexts whose column check is json_valid.
-func (k *catalog) json(s *session, where string, tables map[string]*ddl.Table) error {
-	r, err := s.query(k.ctx, "SELECT TABLE_NAME, CONSTRAINT_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS"+where)
+func (k *catalog) json(s *session, where string, tables map[ddl.Name]*ddl.Table) error {
+	r, err := s.query(k.ctx, "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS"+where)
 	if err != nil {
 		if serverCode(err) != 0 {
 			return nil // before 10.2 there are no checks
@@ -264,7 +273,7 @@ func (k *catalog) json(s *session, where string, tables map[string]*ddl.Table) e
 		return err
 	}
 	for i := range r.rows() {
-		t, name, check := tables[r.text(i, 0)], r.text(i, 1), r.text(i, 2)
+		t, name, check := tables[ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)}], r.text(i, 2), r.text(i, 3)
 		if t == nil {
 			continue
 		}

@@ -73,7 +73,10 @@ type version struct {
 	Start  uint64     `json:"start"`
 	End    uint64     `json:"end"`
 	State  ddl.State  `json:"state"`
-	Def    *ddl.Table `json:"definition,omitempty"`
+	Def    *ddl.Table `json:"definition,omitempty"` // of an unknown one: what was looked up without proof, for what names do not depend on
+
+	// Looked: no statement made it; it was looked up for a reader at End.
+	Looked bool `json:"looked_up,omitempty"`
 }
 
 func (v *version) name() ddl.Name { return ddl.Name{Schema: v.Schema, Table: v.Table} }
@@ -227,6 +230,9 @@ func (h *History) compact(cursors []event.Position) {
 			}
 		}
 		for _, v := range list[:keep] {
+			if v.Looked {
+				continue
+			}
 			p := v.place()
 			if left := slices.DeleteFunc(h.places[p], func(x *version) bool { return x == v }); len(left) > 0 {
 				h.places[p] = left
@@ -366,7 +372,7 @@ func (h *History) decode(data []byte) error {
 	}
 	h.clear()
 	valid := func(state ddl.State, t *ddl.Table) bool {
-		return state <= ddl.Unknown && (t != nil) == (state == ddl.Known) && (t == nil || len(t.Columns) <= 4096)
+		return state <= ddl.Unknown && (state == ddl.Unknown || (t != nil) == (state == ddl.Known)) && (t == nil || len(t.Columns) <= 4096)
 	}
 	for _, t := range s.Tables {
 		if t.Schema == "" || !valid(ddl.Known, t.Def) {
@@ -379,7 +385,9 @@ func (h *History) decode(data []byte) error {
 			return errors.New("a version makes no sense")
 		}
 		h.lists[v.name()] = append(h.lists[v.name()], v)
-		h.places[v.place()] = append(h.places[v.place()], v)
+		if !v.Looked {
+			h.places[v.place()] = append(h.places[v.place()], v)
+		}
 	}
 	h.srv.MariaDB, h.srv.Caseless = s.MariaDB, s.Caseless
 	h.at, h.read = s.At.position(), s.Read.position()

@@ -261,6 +261,52 @@ func TestHistoryOpens(t *testing.T) {
 	}
 }
 
+// I6: a reader that captures less records what others need, and one that captures more takes nothing that nobody has followed.
+func TestHistoryScopes(t *testing.T) {
+	h := begun(nil, 100, 100)
+	little := h.View(place(100), ViewOptions{Source: &present{}, Server: srv, Scope: func(s string) bool { return s == "small" }})
+	_ = little.Changed(said(200, "ALTER TABLE t ADD c INT"))
+	_ = little.Changed(said(300, "CREATE TABLE beyond.t (a INT)"))
+	if len(h.places) != 1 {
+		t.Errorf("%d statements are kept", len(h.places))
+	}
+	// What is looked up holds from where it was looked up, for names only if that was proven.
+	m := tableMap(t, "\x03\x03", "", "\x03")
+	named := tableMap(t, "\x03\x03", "", "\x03", "\x01", "\x00", "\x04", names("p", "q"))
+	src := &present{at: place(400), now: place(400), tables: map[ddl.Name]*ddl.Table{shopT: integer("p", "q")}}
+	h = NewHistory(nil)
+	h.begin(srv, place(100), place(100), map[ddl.Name]*ddl.Table{})
+	read := func(at uint64, m *binlog.TableMap) string {
+		src.at = place(at)
+		table, err := New(Options{Charsets: charsets, View: h.View(place(at), ViewOptions{Source: src, Server: srv})}).Table(m)
+		if err != nil {
+			return "stop"
+		}
+		return table.Columns[0].Name
+	}
+	if got := read(400, named); got != "p" || src.asked["t"] != 1 {
+		t.Errorf("%s, asked %d times", got, src.asked["t"])
+	}
+	if got := read(400, named); got != "p" || src.asked["t"] != 1 {
+		t.Errorf("again: %s, asked %d times", got, src.asked["t"])
+	}
+	src.now, src.log = place(500), []*binlog.Statement{said(500, "ALTER TABLE t CHANGE q p INT, CHANGE p q INT")}
+	if got := read(400, m); got != "stop" {
+		t.Errorf("what was not proven has named a column: %s", got)
+	}
+	if got := read(500, m); got != "p" {
+		t.Error(got)
+	}
+	asked := src.asked["t"]
+	src.tables = nil // dropped
+	if got := read(500, m); got != "p" || src.asked["t"] != asked {
+		t.Errorf("a replay asks again, %s", got)
+	}
+	if got := read(450, m); got != "stop" {
+		t.Errorf("a definition holds before it was looked up: %s", got)
+	}
+}
+
 func TestHistoryForget(t *testing.T) {
 	h := begun(nil, 100, 100)
 	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
@@ -291,7 +337,7 @@ func TestHistoryDamaged(t *testing.T) {
 	good := string(k.data)
 	for name, data := range map[string]string{
 		"empty": "", "cut": good[:len(good)/2], "format": strings.Replace(good, `"format":1`, `"format":2`, 1), "state": strings.Replace(good, `"state":1`, `"state":7`, 1),
-		"no definition": strings.Replace(good, `"state":1`, `"state":2`, 1), "no schema": strings.ReplaceAll(good, `"schema":"shop"`, `"schema":""`), "null": `{"format":1,"versions":[null]}`,
+		"a definition of nothing": strings.Replace(good, `"state":1`, `"state":0`, 1), "no schema": strings.ReplaceAll(good, `"schema":"shop"`, `"schema":""`), "null": `{"format":1,"versions":[null]}`,
 	} {
 		h := NewHistory(&box{data: []byte(data)})
 		var stop *binlog.StopError

@@ -87,7 +87,7 @@ func (v *View) at(n ddl.Name) *version {
 
 // Lookup implements ddl.Tables. h.mu is held.
 func (v *View) Lookup(n ddl.Name) (ddl.State, *ddl.Table) {
-	if !v.h.known || !v.scope(n.Schema) {
+	if !v.h.known || !v.follows(n.Schema) {
 		return ddl.Unknown, nil
 	}
 	if x := v.at(n); x != nil {
@@ -100,6 +100,12 @@ func (v *View) Lookup(n ddl.Name) (ddl.State, *ddl.Table) {
 		return ddl.Known, t
 	}
 	return ddl.Absent, nil
+}
+
+// follows reports whether statements about a schema are kept: it is captured, or any reader of the destination has followed it. h.mu is held.
+func (v *View) follows(schema string) bool {
+	n := ddl.Name{Schema: schema}
+	return v.scope(schema) || v.h.base[n] != nil || len(v.h.lists[n]) > 0
 }
 
 // Names implements ddl.Tables. h.mu is held.
@@ -215,7 +221,7 @@ func (v *View) settle(x *version) {
 
 // add adds what a statement made of a table. h.mu is held.
 func (v *View) add(st *binlog.Statement, c *ddl.Change) {
-	if !v.scope(c.Name.Schema) {
+	if !v.follows(c.Name.Schema) {
 		return
 	}
 	before := v.at(c.Name)
@@ -229,19 +235,36 @@ func (v *View) add(st *binlog.Statement, c *ddl.Change) {
 	if x.State != ddl.Known {
 		x.Def = nil
 	}
-	list := v.h.lists[c.Name]
+	v.insert(x, before)
+	v.h.places[x.place()] = append(v.h.places[x.place()], x)
+	if x.State == ddl.Unknown && c.Name.Table != "" {
+		v.log.Debug("a statement leaves a table's definition to be looked up", "table", c.Name.String(), "file", st.File, "offset", st.Start)
+	}
+}
+
+// insert puts a version behind another one, which may be nil, and makes it the present one. h.mu is held.
+func (v *View) insert(x, before *version) {
+	n := x.name()
+	list := v.h.lists[n]
 	i := 0
 	if before != nil {
 		i = slices.Index(list, before) + 1
 	}
-	v.h.lists[c.Name] = slices.Insert(list, i, x)
-	v.h.places[x.place()] = append(v.h.places[x.place()], x)
-	v.cur[c.Name] = x
+	v.h.lists[n] = slices.Insert(list, i, x)
+	v.cur[n] = x
 	v.h.added++
 	v.h.changes++
-	if x.State == ddl.Unknown && c.Name.Table != "" {
-		v.log.Debug("a statement leaves a table's definition to be looked up", "table", c.Name.String(), "file", st.File, "offset", st.Start)
+}
+
+// found takes over what was looked up for a reader that stood here or before, and behind the same statement. h.mu is held.
+func (v *View) found(n ddl.Name, here *event.Position) *version {
+	x := v.at(n)
+	list := v.h.lists[n]
+	for i := slices.Index(list, x) + 1; i < len(list) && list[i].Looked && list[i].within(here); i++ {
+		x = list[i]
+		v.cur[n] = x
 	}
+	return x
 }
 
 // def returns what is known of a table where the reader stands; which tells one definition from another.
@@ -259,10 +282,20 @@ func (v *View) enrichment(n ddl.Name) (*ddl.Table, error) {
 	base := v.h.base[n]
 	v.h.mu.Unlock()
 	switch {
-	case x != nil && x.State == ddl.Known:
+	case x != nil && x.Def != nil:
 		return x.Def, nil
 	case x == nil && base != nil:
 		return base, nil
+	}
+	here, err := v.src.Here()
+	if err != nil {
+		return nil, err
+	}
+	v.h.mu.Lock()
+	x = v.found(n, &here)
+	v.h.mu.Unlock()
+	if x != nil && x.Def != nil {
+		return x.Def, nil
 	}
 	t, _, err := v.src.Describe(n)
 	if err != nil {
@@ -271,23 +304,25 @@ func (v *View) enrichment(n ddl.Name) (*ddl.Table, error) {
 		}
 		return nil, err
 	}
-	v.remember(n, t)
+	v.remember(n, t, ddl.Unknown, &here)
 	return t, nil
 }
 
-// remember makes a definition that was looked up part of the history.
-func (v *View) remember(n ddl.Name, t *ddl.Table) {
+// remember makes a definition that was looked up part of the history: as Known where it is proven, else as Unknown.
+func (v *View) remember(n ddl.Name, t *ddl.Table, state ddl.State, here *event.Position) {
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
-	if !v.h.known || !v.scope(n.Schema) {
+	if !v.h.known || !v.follows(n.Schema) {
 		return
 	}
-	if x := v.at(n); x != nil {
-		x.State, x.Def = ddl.Known, t
-	} else {
-		v.h.base[n] = t
+	x := v.at(n)
+	if x != nil && x.State == ddl.Unknown && (!x.Looked || state == ddl.Unknown) {
+		x.State, x.Def = state, t
+		v.h.changes++
+		return
 	}
-	v.h.changes++
+	// I6: it holds from here on, not where base was read.
+	v.insert(&version{Schema: n.Schema, Table: n.Table, Server: here.ServerUUID, File: here.File, Start: here.Offset, End: here.Offset, State: state, Def: t, Looked: true}, x)
 }
 
 // resolve finds the definition of a table that the log names but the history does not know, if it can be proven that it holds
@@ -305,6 +340,9 @@ func (v *View) resolve(n ddl.Name, remedy string, agree func(*ddl.Table) error) 
 			return nil, err
 		}
 	}
+	v.h.mu.Lock()
+	v.found(n, &here)
+	v.h.mu.Unlock()
 	if s, t := v.def(n); s == ddl.Known {
 		return t, agree(t)
 	}
@@ -317,7 +355,7 @@ func (v *View) resolve(n ddl.Name, remedy string, agree func(*ddl.Table) error) 
 	}
 	place, own := "", ""
 	v.h.mu.Lock()
-	if x := v.at(n); x != nil {
+	if x := v.at(n); x != nil && !x.Looked {
 		own = x.place()
 	}
 	v.h.mu.Unlock()
@@ -337,7 +375,7 @@ func (v *View) resolve(n ddl.Name, remedy string, agree func(*ddl.Table) error) 
 	if err := agree(t); err != nil {
 		return nil, err
 	}
-	v.remember(n, t)
+	v.remember(n, t, ddl.Known, &here)
 	return t, nil
 }
 
