@@ -226,7 +226,9 @@ func positionGone(t *testing.T, db *testenv.Server) {
 	policy := func(t *testing.T, s *setup, table string, want ...string) {
 		t.Helper()
 		p := process.Start(t, s.text())
-		p.Await("going on", patience, func(r *admin.Report) bool { return strings.Contains(p.Log(), "the position is lost") && r.Destinations[0].Connected })
+		p.Await("going on", patience, func(r *admin.Report) bool {
+			return strings.Contains(p.Log(), "the position is lost") && r.Destinations[0].Connected
+		})
 		db.Exec("INSERT INTO " + table + " VALUES (100, 'after')")
 		file, offset := end(t, db)
 		p.AwaitAcknowledged(file, int64(offset), patience)
@@ -264,8 +266,8 @@ func positionGone(t *testing.T, db *testenv.Server) {
 	t.Run("rotated while down", func(t *testing.T) {
 		s, table := saved(t)
 		for i := range 3 {
-			db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, 'rotated')", table, 2+i))
 			db.Exec("FLUSH BINARY LOGS")
+			db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, 'rotated')", table, 2+i))
 		}
 		p := process.Start(t, s.text())
 		file, offset := end(t, db)
