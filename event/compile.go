@@ -76,6 +76,9 @@ func (t *Table) Compile() error {
 		return fmt.Errorf("table %s.%s: the end of a row's time is no TIMESTAMP(6)", t.Schema, t.Name)
 	}
 	t.image = plan
+	if t.shown = t.withoutHidden(); t.shown != nil {
+		return t.shown.Compile()
+	}
 	return nil
 }
 

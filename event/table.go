@@ -17,6 +17,7 @@ type Table struct {
 
 	// Fields below are set by Compile.
 	image imagePlan
+	shown *Table // without Hidden columns; nil: there are none
 }
 
 // Memory estimates the bytes that the table occupies, for those who keep tables (I9).
@@ -29,6 +30,9 @@ func (t *Table) Memory() int {
 			n += int(unsafe.Sizeof(m)) + len(m)
 		}
 	}
+	if t.shown != nil {
+		n += t.shown.Memory()
+	}
 	return n
 }
 
@@ -40,6 +44,7 @@ type Column struct {
 	Unsigned  bool
 	Nullable  bool
 	Invisible bool
+	Hidden    bool     // the server's own, such as the hash behind a long unique key: in the log, and nowhere else. See Shown
 	Collation uint32   // collation id; 63 = binary; 0 = unknown
 	Charset   string   // character set of character, ENUM and SET columns, MySQL's name; "binary" for byte strings
 	Members   []string // ENUM and SET: labels in UTF-8

@@ -789,15 +789,26 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	if n == 0 {
 		return nil
 	}
-	e := event.Event{
-		Kind: event.Rows, Partial: h.Partial, ServerID: r.ServerID, Time: int64(r.Time) * 1e6, File: m.file, Start: start, Next: next, Table: ref.table,
+	table := ref.table.Shown()
+	if table != ref.table {
+		if h.Partial {
+			return m.stopTable(start, ref.def, "partial updates of JSON in a table with hidden columns cannot be read",
+				"SET GLOBAL binlog_row_value_options='' on the source; to go on, move the cursor behind the row with: binlogmq cursor set", nil)
+		}
+		if im, raw, err = ref.table.Strip(h.Op, im, raw); err != nil {
+			return malformed("%v", err)
+		}
+		h.compressed = true // memory of its own
 	}
-	if ref.table.RowEnd == 0 {
+	e := event.Event{
+		Kind: event.Rows, Partial: h.Partial, ServerID: r.ServerID, Time: int64(r.Time) * 1e6, File: m.file, Start: start, Next: next, Table: table,
+	}
+	if table.RowEnd == 0 {
 		e.Op, e.Rows = h.Op, uint32(n)
 		e.Raw, e.Images = m.own(r, h.compressed, im, raw)
 		return m.keepRows(r, &e)
 	}
-	runs, err := event.Live(ref.table, h.Op, im, n, raw)
+	runs, err := event.Live(table, h.Op, im, n, raw)
 	if err != nil {
 		return m.stopTable(start, ref.def, "the present rows of a table WITH SYSTEM VERSIONING cannot be told", "SET GLOBAL binlog_row_image = FULL on the source; to go on, "+
 			"move the cursor behind the row with: binlogmq cursor set", err)

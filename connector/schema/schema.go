@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -190,13 +191,18 @@ func (b *Builder) live(t *event.Table, n ddl.Name) error {
 	if end < 0 || index("row_start") < 0 {
 		return nil
 	}
-	def, err := b.opt.View.enrichment(n)
-	if err != nil {
-		return fmt.Errorf("table %s: asking information_schema: %w", n, err)
-	}
-	if def == nil {
-		return stop("the table has columns row_start and row_end, and nobody knows any more whether it was one WITH SYSTEM VERSIONING",
-			"exclude the table, or move the cursor behind its rows with: binlogmq cursor set", nil)
+	state, def := b.opt.View.def(n)
+	if state != ddl.Known {
+		var err error
+		var unknown *binlog.StopError
+		def, err = b.opt.View.resolve(n, "", func(*ddl.Table) error { return nil })
+		switch {
+		case errors.As(err, &unknown):
+			return stop("the table has columns row_start and row_end, and nobody knows any more whether it was one WITH SYSTEM VERSIONING",
+				"exclude the table, or move the cursor behind its rows with: binlogmq cursor set", unknown.Err)
+		case err != nil:
+			return fmt.Errorf("table %s: asking information_schema: %w", n, err)
+		}
 	}
 	if def.Versioned {
 		t.RowEnd = end + 1
@@ -298,8 +304,8 @@ func (b *Builder) columns(table *event.Table, cols *binlog.Columns) error {
 	// MariaDB keeps the hash of a long unique key in a hidden column.
 	if b.opt.MariaDB && cols.Names != nil {
 		for i := range table.Columns {
-			if strings.HasPrefix(table.Columns[i].Name, "DB_ROW_HASH_") {
-				table.Columns[i].Invisible = true
+			if c := &table.Columns[i]; strings.HasPrefix(c.Name, "DB_ROW_HASH_") && c.Type == event.TypeLongLong {
+				c.Invisible, c.Hidden = true, true
 			}
 		}
 	}
@@ -415,6 +421,7 @@ func (b *Builder) enrich(t *event.Table, def *ddl.Table) {
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		k := byName[c.Name]
+		c.Hidden = c.Hidden && (k == nil || k.Hidden != "") // a user's own column may have such a name
 		if k == nil || k.Hidden != "" || disagree(c, k) != "" {
 			continue
 		}
@@ -463,7 +470,7 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, re
 			return stop(fmt.Sprintf("column %d (%s %s in the known definition) is another one in the log: %s", i+1, k.Name, k.SQLType, why), remedy, nil)
 		}
 		c.Name = k.Name
-		c.Invisible = k.Invisible
+		c.Invisible, c.Hidden = k.Invisible, k.Hidden != ""
 		if isNumeric(c.Type) && cols.Unsigned == nil {
 			c.Unsigned = strings.Contains(k.SQLType, "unsigned") || strings.Contains(k.SQLType, "zerofill")
 		}
