@@ -34,6 +34,7 @@ func (k *catalog) ask(f func(*session) error) error {
 			if err != nil {
 				return err
 			}
+			s.timeout = readTimeout
 			k.s = s
 		}
 		err := f(k.s)
@@ -48,6 +49,9 @@ func (k *catalog) ask(f func(*session) error) error {
 // settle is how long a statement may be in the log before information_schema shows what it did, on the
 // servers whose position does not wait for that and whose tables are not locked meanwhile.
 const settle = 500 * time.Millisecond
+
+// readTimeout bounds a question to information_schema. Old servers open every table to answer it.
+const readTimeout = 10 * time.Minute
 
 // position returns the end of the log.
 func (k *catalog) position(s *session, hideGTIDs bool) (event.Position, error) {
