@@ -15,6 +15,7 @@ func FuzzRowImages(f *testing.F) {
 	e := orderEvent(f, 2)
 	f.Add([]byte{8, 3, 1, 15, 15, 15, 246, 246, 18, 17, 245, 252}, []byte{32, 3, 160, 0, 144, 1, 12, 2, 10, 4, 3, 0, 4, 2}, byte(1), []byte{0xff, 0x0f}, []byte{0xff, 0x0f}, e.Raw)
 	f.Add([]byte{254, 254, 254, 16, 13, 10, 140, 141, 242, 255}, []byte{254, 40, 247, 1, 248, 8, 0, 1, 2, 9, 0, 4, 4}, byte(2), []byte{3, 0}, []byte{0xff, 0xff}, []byte{0, 1, 2, 3})
+	f.Add([]byte{17, 15, 3, 17}, []byte{0, 10, 0, 6}, byte(2), []byte{15}, []byte{15}, []byte{0, 1, 2, 3, 4, 1, 'a', 1, 0, 0, 0, 127, 255, 255, 255, 15, 66, 63, 0, 1, 2, 3, 4, 1, 'a', 1, 0, 0, 0, 1, 2, 3, 4, 15, 66, 63})
 	f.Add([]byte{1, 245, 245}, []byte{4, 4}, byte(0x82), []byte{7}, []byte{7}, partialEvent(f).Raw)
 	f.Fuzz(func(t *testing.T, types, meta []byte, op byte, before, after, raw []byte) {
 		table := &Table{Schema: "s", Name: "t"}
@@ -60,6 +61,31 @@ func FuzzRowImages(f *testing.F) {
 					_, _ = v.Int64()
 					_ = v.Equal(values[0])
 				}
+			}
+		}
+		if countErr == nil && !partial && n > 0 {
+			other := &Table{Columns: append([]Column(nil), table.Columns...)}
+			for i := range other.Columns {
+				if c := &other.Columns[i]; c.Class == ClassTimestamp && c.width == 7 {
+					other.RowEnd = i + 1
+				} else {
+					c.Hidden = i%3 == 0
+				}
+			}
+			if err := other.Compile(); err != nil {
+				t.Fatal(err)
+			}
+			im, raw := im, raw
+			var err error
+			if other.Shown() != other {
+				if im, raw, err = other.Strip(Op(op), im, raw); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if shown := other.Shown(); shown.RowEnd > 0 {
+				_, _ = Live(shown, Op(op), im, n, raw)
+			} else if m, err := CountRows(shown, Op(op), im, raw); len(raw) > 0 && (err != nil || m != n) {
+				t.Errorf("%d rows without hidden columns, %d with: %v", m, n, err)
 			}
 		}
 		if countErr == nil && !partial && (s.Err() != nil || rows != n) {

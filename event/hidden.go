@@ -43,6 +43,7 @@ func (t *Table) Strip(op Op, im Images, raw []byte) (Images, []byte, error) {
 	}
 	out := make([]byte, 0, len(raw))
 	for len(raw) > 0 {
+		left := len(raw)
 		for _, m := range []*imageScan{&before, &after} {
 			if m.bitmap == nil {
 				continue
@@ -53,6 +54,9 @@ func (t *Table) Strip(op Op, im Images, raw []byte) (Images, []byte, error) {
 				return Images{}, nil, err
 			}
 			raw = raw[n:]
+		}
+		if len(raw) == left {
+			return Images{}, nil, errShort // of images that hold nothing there is no end
 		}
 	}
 	return Images{Before: t.stripBitmap(&before), After: t.stripBitmap(&after)}, out, nil
