@@ -81,10 +81,10 @@ type DestinationOptions struct {
 	// CatchUpReaders is how many catch-up readers may run at once; negative: none.
 	CatchUpReaders int
 
-	// Prepare is called once, until it succeeds, before a cursor of the destination is loaded or saved. It may change the saved
-	// records, and returns the server (event.Txn.ServerUUID) in whose log they are good; "": not known. With a server known, a
-	// reader that must not go on as before when another one answers ends with event.ErrAnotherServer. Nil: not known.
-	Prepare func(ctx context.Context) (server string, err error)
+	// Prepare is called once, until it succeeds, before a cursor of the destination is loaded or saved. It sees to it that the saved
+	// cursors are of the server that answers (event.Position.ServerUUID). From then on a reader that must not go on as before when
+	// another one answers ends with event.ErrAnotherServer. Nil: nobody sees to it, and readers go on.
+	Prepare func(ctx context.Context) error
 
 	// Failed is told why a reader has ended for good, or why a cursor does not fit to what is read. It must return at once and not call
 	// the server. Nil: nobody is told but those who get.

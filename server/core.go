@@ -18,15 +18,15 @@ type core struct {
 	name      string
 	maxEvents int
 	maxBytes  int64
-	server    string // Txn.ServerUUID of the server at which the cursors are good; "": not known
-	main      *feed  // nil until reading begins
+	placed    bool  // cursors are of the server that answers, see DestinationOptions.Prepare
+	main      *feed // nil until reading begins
 	subs      map[string]*sub
 }
 
 // feed is a ring and the end of the stream read into it.
 type feed struct {
-	owner  *sub   // whose own ring it is; nil for the main ring
-	server string // as core's
+	owner  *sub // whose own ring it is; nil for the main ring
+	placed bool // as core's
 	ring   *store.Ring
 	subs   []*sub        // who is on the ring, or ahead of it
 	start  event.Cursor  // transaction end before the first event ever put
@@ -98,7 +98,7 @@ func (c *core) newFeed(owner *sub, from event.Cursor) *feed {
 		Kind: event.End, Ordinal: from.Ordinal, File: from.Position.File, Next: from.Position.Offset,
 		Txn: &event.Txn{ServerUUID: from.Position.ServerUUID},
 	}
-	return &feed{owner: owner, server: c.server, ring: store.New(c.maxEvents, c.maxBytes, start), start: transactionEnd(from), tail: transactionEnd(from)}
+	return &feed{owner: owner, placed: c.placed, ring: store.New(c.maxEvents, c.maxBytes, start), start: transactionEnd(from), tail: transactionEnd(from)}
 }
 
 // transactionEnd returns a copy of the cursor without progress and state.
@@ -237,11 +237,11 @@ func (f *feed) accept(events []*event.Event) (int, error) {
 // that came there: in a ring that begins, whose cursor others have passed on their own server, and in one of a catch-up reader, which is to meet
 // the main one. The main reader goes on with the numbers on any server.
 func (f *feed) elsewhere(events []*event.Event) error {
-	if f.server == "" || f.owner == nil && (f.tail.Ordinal != f.start.Ordinal || f.open != nil) {
+	if !f.placed || f.owner == nil && (f.tail.Ordinal != f.start.Ordinal || f.open != nil) {
 		return nil
 	}
 	for _, e := range events {
-		if at := f.tail.Position.ServerUUID; e.Kind == event.Begin && e.Txn != nil && at != "" && e.Txn.ServerUUID != at && e.Txn.ServerUUID != f.server {
+		if at := f.tail.Position.ServerUUID; e.Kind == event.Begin && e.Txn != nil && at != "" && e.Txn.ServerUUID != at {
 			return fmt.Errorf("behind %s:%d: %w: %s, not %s", f.tail.Position.File, f.tail.Position.Offset, event.ErrAnotherServer, e.Txn.ServerUUID, at)
 		}
 	}
@@ -660,7 +660,7 @@ func (s *sub) checkID(op string, id int64, first bool) error {
 // holds what it has not acknowledged, so that the main ring waits for it no longer.
 func (c *core) detach(s *sub) {
 	m := c.main
-	f := &feed{owner: s, server: c.server, subs: []*sub{s}, start: transactionEnd(m.start), tail: transactionEnd(m.tail), open: m.open}
+	f := &feed{owner: s, placed: c.placed, subs: []*sub{s}, start: transactionEnd(m.start), tail: transactionEnd(m.tail), open: m.open}
 	ring, rd := m.ring.Fork(s.rd)
 	m.ring.Detach(s.rd)
 	m.subs = slices.DeleteFunc(m.subs, func(x *sub) bool { return x == s })

@@ -182,12 +182,12 @@ func TestAnotherServerI5(t *testing.T) {
 		prepared, fails := 0, true
 		var told []error
 		r.must(r.s.AddDestination("shop", r.h, DestinationOptions{
-			Prepare: func(context.Context) (string, error) {
+			Prepare: func(context.Context) error {
 				if fails {
-					return "", errors.New("not yet")
+					return errors.New("not yet")
 				}
 				prepared++
-				return uuid1, nil
+				return nil
 			},
 			Failed: func(err error) { told = append(told, err) },
 		}))
@@ -225,12 +225,12 @@ func TestAnotherServerI5(t *testing.T) {
 		r.must(b.Disconnect(ctx))
 		// A ring that begins does likewise.
 		c := newCore("shop", 10, 1<<20)
-		c.server = uuid1
+		c.placed = true
 		f := c.newFeed(nil, at)
 		if _, err := f.accept(fresh(r.h.events)); !errors.Is(err, event.ErrAnotherServer) {
 			t.Error(err)
 		}
-		c.server = uuid2 // at which the cursors are good
+		c.placed = false // nobody has put the cursors to a place of this server
 		f = c.newFeed(nil, r.h.cursor(0))
 		if n, err := f.accept(fresh(r.h.events)); err != nil || n == 0 {
 			t.Error(n, err)

@@ -157,14 +157,13 @@ func (d *destination) prepare(ctx context.Context) error {
 	if d.opts.Prepare == nil || d.prepared {
 		return nil
 	}
-	server, err := d.opts.Prepare(ctx)
-	if err != nil {
+	if err := d.opts.Prepare(ctx); err != nil {
 		return err
 	}
 	d.prepared = true
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.server = server
+	d.placed = true
 	return nil
 }
 

@@ -31,29 +31,28 @@ type standing struct {
 }
 
 // prepare is the destination's server.DestinationOptions.Prepare.
-func (p *program) prepare(ctx context.Context, d *destination) (at string, err error) {
+func (p *program) prepare(ctx context.Context, d *destination) error {
 	end, err := d.connector.End(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	all, err := p.standings(ctx, d)
 	if err != nil {
-		return "", err
+		return err
 	}
 	lost := d.gone
 	if lost == nil && elsewhere(all, end.ServerUUID) {
 		if lost, err = p.gather(ctx, d, end, all); err != nil {
-			return "", err
+			return err
 		}
 	}
 	if lost != nil {
 		if err := p.relocate(ctx, d, end, all, lost); err != nil {
-			return "", err
+			return err
 		}
 		d.relocated.Add(1)
 	}
-	d.at = end.ServerUUID
-	return end.ServerUUID, nil
+	return nil
 }
 
 // standings loads the cursors of the destination's sinks and clients.
@@ -109,23 +108,13 @@ func (v *standing) count() {
 	v.parts = kept
 }
 
-// elsewhere tells whether a cursor was made in the log of another server, and need not mean the same in this one's.
+// elsewhere tells whether a cursor was made in the log of another server. Without GTIDs the reader says what that means.
 func elsewhere(all []*standing, server string) bool {
 	foreign := func(v *standing) bool {
-		if v.record.Cursor.Position.GTIDs.IsEmpty() {
-			return false // the reader says what that means
-		}
 		at := v.record.Cursor.Position.ServerUUID
 		return at != "" && at != server || v.state != nil && v.state.Reconciling != nil && v.state.Reconciling.End != nil && v.state.Reconciling.End.ServerUUID != server
 	}
-	if !slices.ContainsFunc(all, foreign) || slices.ContainsFunc(all, func(v *standing) bool { return v.record.Cursor.Position.GTIDs.IsEmpty() }) {
-		return false
-	}
-	first := &all[0].record.Cursor
-	return slices.ContainsFunc(all, func(v *standing) bool {
-		c := &v.record.Cursor
-		return c.Ordinal != first.Ordinal || !c.Position.GTIDs.Equal(first.Position.GTIDs) || c.Progress > 0 || c.Done != nil || v.state != nil && !v.state.Clean
-	})
+	return slices.ContainsFunc(all, foreign) && !slices.ContainsFunc(all, func(v *standing) bool { return v.record.Cursor.Position.GTIDs.IsEmpty() })
 }
 
 // gather puts all cursors to the place that all have reached, in the log of the server that answers now. lost is why that cannot

@@ -138,7 +138,7 @@ func TestElsewhere(t *testing.T) {
 		"none":                      {nil, false},
 		"this server's":             {[]*standing{at("B", "0-1-7", 7, 3), at("B", "0-1-5", 5, 0)}, false},
 		"not known whose":           {[]*standing{at("", "0-1-7", 7, 3)}, false},
-		"one place":                 {[]*standing{at("A", "0-1-7", 7, 0), at("A", "0-1-7", 7, 0)}, false},
+		"one place":                 {[]*standing{at("A", "0-1-7", 7, 0), at("A", "0-1-7", 7, 0)}, true},
 		"one, inside a transaction": {[]*standing{at("A", "0-1-7", 7, 1)}, true},
 		"two places":                {[]*standing{at("B", "0-1-7", 7, 0), at("A", "0-1-6", 6, 0)}, true},
 		"one number, two places":    {[]*standing{at("A", "0-1-7", 7, 0), at("A", "0-1-6", 7, 0)}, true},

@@ -234,7 +234,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 		}
 	}()
 	o := serverOptions(&old)
-	o.Prepare = func(context.Context) (string, error) { return d.at, nil }
+	o.Prepare = func(context.Context) error { return nil } // the destination's own has been called
 	o.Failed = d.notify
 	if err := srv.AddDestination(d.cfg.Name, g, o); err != nil {
 		return err

@@ -59,7 +59,6 @@ type destination struct {
 	failure         // why it could not begin
 	lost      error // why the lease ended before its time; set at the end
 
-	at        string       // server in whose log the cursors are good, see prepare
 	gone      error        // why the one before could not go on from its position; nil: it could
 	relocated atomic.Int64 // how often that was so, or was found at the start
 	successor *destination // what took its place under the same lease
@@ -228,7 +227,7 @@ func (p *program) parts(d *destination) error {
 	}
 	// From here on clients come in, for whom prepare may have to know the sinks.
 	o := serverOptions(d.cfg)
-	o.Prepare = func(ctx context.Context) (string, error) { return p.prepare(ctx, d) }
+	o.Prepare = func(ctx context.Context) error { return p.prepare(ctx, d) }
 	o.Failed = d.notify
 	return p.server.AddDestination(d.cfg.Name, c, o)
 }
