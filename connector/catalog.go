@@ -173,6 +173,7 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 		c := ddl.Column{
 			Name: r.text(i, 2), DataType: strings.ToLower(r.text(i, 3)), SQLType: r.text(i, 4), Charset: r.text(i, 5),
 			Fraction: r.number(i, 9), Nullable: r.text(i, 10) == "YES", Invisible: strings.Contains(r.text(i, 11), "INVISIBLE"),
+			Virtual: strings.Contains(r.text(i, 11), "VIRTUAL"),
 		}
 		switch c.DataType {
 		case "char", "varchar", "binary", "varbinary":
