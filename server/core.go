@@ -706,8 +706,12 @@ func (c *core) join(f *feed) (bool, error) {
 	if why := m.agrees(i, &f.tail); why == unproven {
 		return false, nil // the next transaction end may tell
 	} else if why != "" {
-		return false, fmt.Errorf("ordinal %d is the transaction end at %s:%d for the catch-up reader, but %s for the main reader: the two do not read the same history of the source",
+		err := fmt.Errorf("ordinal %d is the transaction end at %s:%d for the catch-up reader, but %s for the main reader: the two do not read the same history of the source",
 			f.tail.Ordinal, f.tail.Position.File, f.tail.Position.Offset, why)
+		if m.tail.Position.ServerUUID != f.tail.Position.ServerUUID {
+			err = fmt.Errorf("%w: %w", event.ErrAnotherServer, err)
+		}
+		return false, err
 	}
 	s := f.owner
 	old := s.rd
@@ -769,10 +773,26 @@ func (f *feed) agrees(i int64, c *event.Cursor) string {
 		return "the stream has no transaction end there"
 	case e.Txn.ServerUUID != p.ServerUUID && e.Txn.GTID.IsZero():
 		return unproven
-	case e.Txn.ServerUUID == p.ServerUUID && (e.File != p.File || e.Next != p.Offset), !p.GTIDs.Contains(e.Txn.GTID):
+	case e.Txn.ServerUUID == p.ServerUUID && (e.File != p.File || e.Next != p.Offset), !p.GTIDs.Contains(e.Txn.GTID),
+		e.Txn.ServerUUID != p.ServerUUID && !f.leads(i, p):
 		return "the stream has that number at " + place(e)
 	}
 	return ""
+}
+
+// leads says whether exactly the transactions from ring index i on lead from a position to the feed's end: then the
+// position is what lies before that index, on whichever server it was made.
+func (f *feed) leads(i int64, p *event.Position) bool {
+	done := event.Position{GTIDs: p.GTIDs.Clone(), ServerUUID: p.ServerUUID, File: f.tail.Position.File, Offset: f.tail.Position.Offset}
+	for next := f.ring.Next(); i < next; i++ {
+		if e := f.ring.Event(i); e.Kind == event.End {
+			if done.GTIDs.Contains(e.Txn.GTID) {
+				return false
+			}
+			done.GTIDs.Add(e.Txn.GTID)
+		}
+	}
+	return samePosition(&done, &f.tail.Position)
 }
 
 // samePosition says whether two positions are provably the same place. File and

@@ -71,10 +71,14 @@ func TestCursorElsewhere(t *testing.T) {
 			return c
 		}
 		for name, c := range map[string]event.Cursor{
-			"at the ring's start":       elsewhere(2, func(p *event.Position) { p.Offset++ }),
-			"on the ring":               elsewhere(4, func(p *event.Position) { p.Offset++ }),
-			"file":                      elsewhere(4, func(p *event.Position) { p.File = "x" }),
-			"no transaction end":        {Ordinal: 5, Position: h.ends[4]},
+			"at the ring's start": elsewhere(2, func(p *event.Position) { p.Offset++ }),
+			"on the ring":         elsewhere(4, func(p *event.Position) { p.Offset++ }),
+			"file":                elsewhere(4, func(p *event.Position) { p.File = "x" }),
+			"no transaction end":  {Ordinal: 5, Position: h.ends[4]},
+			"other server, another set": elsewhere(4, func(p *event.Position) {
+				p.ServerUUID = other
+				p.GTIDs.Add(event.GTID{SID: [16]byte{8}, Seq: 1})
+			}),
 			"other server, no equality": elsewhere(4, func(p *event.Position) { p.ServerUUID, p.GTIDs = other, event.GTIDSet{} }),
 		} {
 			err := p.connect("b", c, false, "")
