@@ -435,11 +435,11 @@ func (s GTIDSet) lastOfDomains() []replicaSeq {
 // LastOfDomains returns, of MariaDB's flavour, the last transaction of each domain.
 func (s GTIDSet) LastOfDomains() GTIDSet { return GTIDSet{maria: s.lastOfDomains()} }
 
-// Diverges tells whether a MariaDB domain that both sets know ends with another transaction in each.
-func (s GTIDSet) Diverges(o GTIDSet) bool {
-	return slices.ContainsFunc(s.lastOfDomains(), func(r replicaSeq) bool {
-		last, ok := o.lastOf(r.domain)
-		return ok && last != r
+// Behind tells whether o ends with a higher number than s in a MariaDB domain that both know.
+func (s GTIDSet) Behind(o GTIDSet) bool {
+	return slices.ContainsFunc(o.lastOfDomains(), func(r replicaSeq) bool {
+		last, ok := s.lastOf(r.domain)
+		return ok && last.seq < r.seq
 	})
 }
 

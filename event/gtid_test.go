@@ -278,6 +278,14 @@ func TestGTIDSetMariaDBAlgebra(t *testing.T) {
 			t.Fatalf("ContainsSet: %v, %v", a, b)
 		}
 	}
+	for _, c := range []struct {
+		s, o string
+		want bool
+	}{{"0-1-5", "0-1-6", true}, {"0-1-5", "0-2-6", true}, {"0-1-5", "0-2-5", false}, {"0-1-5,1-1-1", "0-1-4,1-1-2", true}, {"0-1-5", "1-1-9", false}, {"0-2-9,0-1-5", "0-1-6", true}} {
+		if got := mustSet(t, c.s).Behind(mustSet(t, c.o)); got != c.want {
+			t.Errorf("%s behind %s: %t", c.s, c.o, got)
+		}
+	}
 	// Places of two histories: what follows the lower number is read again.
 	a, b := mustSet(t, "0-1-10,0-2-12,1-1-5"), mustSet(t, "0-2-11,0-1-15,2-1-1")
 	if both := a.Intersect(b); both.String() != "0-2-11,0-1-10" || both.ConnectState() != "0-1-10" || !b.Intersect(a).Equal(both) {
