@@ -27,7 +27,8 @@ type txn struct {
 	stream int // 0, 1: of the origin; 2: local. MariaDB's domain less 1
 	seq    int
 	rows   int
-	large  int // index of a row of 20 KiB; -1: none
+	large  int  // index of a row of 20 KiB; -1: none
+	bulk   bool // all rows by one statement
 }
 
 // pair is two servers with the same table and logs of their own.
@@ -134,12 +135,18 @@ func (p *pair) commit(db *testenv.Server, all ...*txn) {
 			last = "SET GTID_NEXT=AUTOMATIC"
 		}
 		p.exec(c, "BEGIN")
+		if x.bulk {
+			p.exec(c, fmt.Sprintf("SET SESSION cte_max_recursion_depth=%d", x.rows))
+			p.exec(c, fmt.Sprintf("INSERT INTO %s.moves WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i < %d) SELECT 100000000+i, REPEAT('x', 100) FROM n", p.r.schema, x.rows-1))
+		}
 		for row := range x.rows {
 			size := 10
 			if row == x.large {
 				size = 20 << 10
 			}
-			p.exec(c, fmt.Sprintf("INSERT INTO %s.moves VALUES (%d, REPEAT('x', %d))", p.r.schema, x.stream*1000000+x.seq*100+row, size))
+			if !x.bulk {
+				p.exec(c, fmt.Sprintf("INSERT INTO %s.moves VALUES (%d, REPEAT('x', %d))", p.r.schema, x.stream*1000000+x.seq*100+row, size))
+			}
 			p.want[fmt.Sprintf("%s %d", x.gtid(db.MariaDB()), row)] = true
 		}
 		p.exec(c, "COMMIT")
@@ -294,4 +301,34 @@ func TestFailoverAndBack(t *testing.T) {
 			p.once()
 		})
 	}
+}
+
+// TestFailoverInside proves I5 and I7: the server dies in the middle of a large transaction that is being read, and the next address of the
+// group has other transactions before that one. The running program goes on there by itself, and each change is there once.
+func TestFailoverInside(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(*seed, 8))
+	p, one, two := newPair(t, "mysql")
+	p.r.config = strings.Replace(p.r.config, fmt.Sprintf("address: %q", one.Addr), fmt.Sprintf("address: [%q, %q]", one.Addr, two.Addr), 1)
+	p.r.config = strings.Replace(p.r.config, "save_interval: 1h", "save_interval: 50ms", 1)
+	begin := p.make(0, 1)
+	p.commit(one, begin...)
+	p.commit(two, begin...)
+	clear(p.want)
+	large := p.make(0, 1)[0]
+	large.rows, large.bulk = 30000, true
+	after := p.makeOrigin(rng, 20)
+	p.commit(two, append(mixed(rng, false, after, p.make(2, 10)), large)...)
+
+	c := process.Start(t, p.r.config)
+	c.AwaitReady()
+	p.commit(one, large)
+	sent(c, 500)
+	one.Kill()
+	p.r.db = two
+	p.commit(two, p.makeOrigin(rng, 5)...)
+	p.r.settle(c)
+	t.Logf("begun anew: %t", strings.Contains(c.Log(), "the destination begins anew"))
+	c.Stop()
+	p.once()
 }
