@@ -31,7 +31,9 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Printf("workload seed %d\n", *seed)
 	// A link of Toxiproxy's may stay behind where a fault has ended it in the middle of a chunk.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	const proxy = "github.com/Shopify/toxiproxy/v2"
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).read"), goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).write"),
+		goleak.IgnoreAnyFunction(proxy+"/toxics.(*ToxicStub).Run"))
 }
 
 var databases = []string{"mysql", "mariadb", "mariadb11"}
