@@ -20,18 +20,8 @@ import (
 // Canal's nodes in ZooKeeper, and follow it when that one is killed: every row comes at least once, and none before one that was
 // committed earlier (I2).
 func TestCanalsClusterClients(t *testing.T) {
-	for _, version := range []string{"1.1.8", "1.1.4"} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel() // much of it is the client's waiting
-			clusterClient(t, version)
-		})
-	}
-}
-
-func clusterClient(t *testing.T, version string) {
 	db, zoo := testenv.MySQL(t, "mysql"), testenv.ZooKeeper(t)
-	schema := db.Database()
-	name := schema
+	schema, name := db.Database(), testenv.Name(t)
 	db.Exec("CREATE TABLE " + schema + ".t (id INT PRIMARY KEY)")
 	db.Exec("CREATE TABLE " + schema + ".last (id INT PRIMARY KEY)")
 	first := 1_000_000_000 + rand.Int64N(1_000_000_000)
@@ -86,49 +76,52 @@ destinations:
 			next++
 		}
 	}
-	lines, ended := make(chan [][]byte, 1), make(chan struct{})
-	go func() {
-		defer close(lines)
-		defer close(ended)
-		lines <- java(t, []string{"com.alibaba.otter:canal.client:" + version, "com.alibaba.otter:canal.protocol:" + version}, "CanalClient", nil,
-			zoo.Servers[0], "zookeeper", name, "canal", "canal", `.*\..*`, "last")
-	}()
-	await("the client", ended, func(_ int, rows int64) bool { return rows >= 0 })
-	insert(50)
-	old := await("the first rows", ended, func(_ int, rows int64) bool { return rows > 0 })
-	insert(50)
-	nodes[old].Kill()
-	insert(50)
-	began := time.Now()
-	await("the next owner", ended, func(i int, _ int64) bool { return i != old })
-	took := time.Since(began)
-	nodes[old] = process.Start(t, configs[old])
-	await("the client at the next owner", ended, func(_ int, rows int64) bool { return rows > 0 })
-	insert(50)
-	db.Exec(fmt.Sprintf("INSERT INTO %s.last VALUES (1)", schema))
-	out, ok := <-lines
-	if !ok {
-		t.FailNow()
-	}
-	from, repeated := 1, 0
-	for _, r := range readCanalClient(t, out) {
-		if r.Table != "t" {
-			continue
+	for phase, version := range []string{"1.1.8", "1.1.4"} {
+		from := next
+		lines, ended := make(chan [][]byte, 1), make(chan struct{})
+		go func() {
+			defer close(lines)
+			defer close(ended)
+			lines <- java(t, []string{"com.alibaba.otter:canal.client:" + version, "com.alibaba.otter:canal.protocol:" + version}, "CanalClient", nil,
+				zoo.Servers[0], "zookeeper", name, "canal", "canal", `.*\..*`, "last")
+		}()
+		await("the client", ended, func(_ int, rows int64) bool { return rows >= 0 })
+		insert(50)
+		old := await("the first rows", ended, func(_ int, rows int64) bool { return rows > 0 })
+		insert(50)
+		nodes[old].Kill()
+		insert(50)
+		began := time.Now()
+		await("the next owner", ended, func(i int, _ int64) bool { return i != old })
+		took := time.Since(began)
+		nodes[old] = process.Start(t, configs[old])
+		await("the client at the next owner", ended, func(_ int, rows int64) bool { return rows > 0 })
+		insert(50)
+		db.Exec(fmt.Sprintf("INSERT INTO %s.last VALUES (%d)", schema, phase))
+		out, ok := <-lines
+		if !ok {
+			t.FailNow()
 		}
-		id, err := strconv.Atoi(fmt.Sprint(r.Data["id"]))
-		switch {
-		case err != nil || id > from:
-			t.Fatalf("client %s: row %v, want %d", version, r.Data["id"], from)
-		case id < from:
-			repeated++
-		default:
-			from++
+		repeated := 0
+		for _, r := range readCanalClient(t, out) {
+			if r.Table != "t" {
+				continue
+			}
+			id, err := strconv.Atoi(fmt.Sprint(r.Data["id"]))
+			switch {
+			case err != nil || id > from:
+				t.Fatalf("client %s: row %v, want %d", version, r.Data["id"], from)
+			case id < from:
+				repeated++
+			default:
+				from++
+			}
 		}
+		if from != next {
+			t.Errorf("client %s: rows up to %d, want %d", version, from-1, next-1)
+		}
+		t.Logf("client %s: %d rows, %d of them again; the next process owned the destination %v after the first one was killed", version, next-1, repeated, took.Round(time.Millisecond))
 	}
-	if from != next {
-		t.Errorf("client %s: rows up to %d, want %d", version, from-1, next-1)
-	}
-	t.Logf("client %s: %d rows, %d of them again; the next process owned the destination %v after the first one was killed", version, next-1, repeated, took.Round(time.Millisecond))
 	for _, n := range nodes {
 		n.Stop()
 		if strings.Contains(n.Log(), "Canal's nodes in ZooKeeper") {
