@@ -463,6 +463,9 @@ func (ses *session) end(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		ses.wg.Wait()
+		if ses.txn != nil {
+			ses.txn.co.close() // the manager has used it first, then the transactor
+		}
 		close(done)
 	}()
 	select {

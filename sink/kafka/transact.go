@@ -276,7 +276,6 @@ func (t *transactor) drain(dst []entry) []entry {
 func (t *transactor) run() {
 	ses := t.ses
 	defer ses.wg.Done()
-	defer t.co.close()
 	select {
 	case <-t.begun:
 	case <-ses.ctx.Done():
