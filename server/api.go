@@ -82,8 +82,8 @@ type DestinationOptions struct {
 	CatchUpReaders int
 
 	// Prepare is called once, until it succeeds, before a cursor of the destination is loaded or saved. It sees to it that the saved
-	// cursors are of the server that answers (event.Position.ServerUUID). From then on a reader that must not go on as before when
-	// another one answers ends with event.ErrAnotherServer. Nil: nobody sees to it, and readers go on.
+	// cursors are of the server that answers (event.Position.ServerUUID). From then on a reader ends with event.ErrAnotherServer
+	// when another one answers. Nil: nobody sees to it, and readers go on.
 	Prepare func(ctx context.Context) error
 
 	// Failed is told why a reader has ended for good, or why a cursor does not fit to what is read. It must return at once and not call

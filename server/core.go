@@ -233,17 +233,24 @@ func (f *feed) accept(events []*event.Event) (int, error) {
 	return skipped + n, err
 }
 
-// elsewhere returns an error where the events are another server's than those before, and nothing proves that they are the ones
-// that came there: in a ring that begins, whose cursor others have passed on their own server, and in one of a catch-up reader, which is to meet
-// the main one. The main reader goes on with the numbers on any server.
+// elsewhere returns an error where the events are another server's than those before: there others may lie between, or the same in another
+// order, and the cursors have numbers of a log that goes on otherwise. If it were gone on from there and the process killed before a cursor with
+// that server's place is saved, nothing would tell that the first server, should it answer again, is not the one whose numbers were given last (I5).
+// Without GTIDs the main reader goes on behind its first transaction, as nothing could be put to a place of the other server.
 func (f *feed) elsewhere(events []*event.Event) error {
-	if !f.placed || f.owner == nil && (f.tail.Ordinal != f.start.Ordinal || f.open != nil) {
+	if !f.placed {
 		return nil
 	}
+	begins := f.owner != nil || f.tail.Ordinal == f.start.Ordinal && f.open == nil
+	at := f.tail.Position.ServerUUID
 	for _, e := range events {
-		if at := f.tail.Position.ServerUUID; e.Kind == event.Begin && e.Txn != nil && at != "" && e.Txn.ServerUUID != at {
+		if e.Kind != event.Begin || e.Txn == nil {
+			continue
+		}
+		if at != "" && e.Txn.ServerUUID != at && (begins || !e.Txn.GTID.IsZero()) {
 			return fmt.Errorf("behind %s:%d: %w: %s, not %s", f.tail.Position.File, f.tail.Position.Offset, event.ErrAnotherServer, e.Txn.ServerUUID, at)
 		}
+		at = e.Txn.ServerUUID
 	}
 	return nil
 }
