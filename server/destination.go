@@ -22,6 +22,9 @@ type destination struct {
 	ctl  chan struct{}  // holds one token; taken by calls that connect and disconnect
 	wg   sync.WaitGroup // readers
 
+	ctx    context.Context // ends when the destination is removed or the server stops
+	cancel context.CancelFunc
+
 	prepared bool // see DestinationOptions.Prepare; guarded by ctl
 
 	mu sync.Mutex
@@ -76,6 +79,36 @@ func (d *destination) lockControl(ctx context.Context) error {
 }
 
 func (d *destination) unlockControl() { d.ctl <- struct{}{} }
+
+// enter is lockControl for all but what ends the destination, which must not wait for a source or a store that is away: the context
+// that it returns ends with the destination, too. leave gives the lock back.
+func (d *destination) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	if err := d.lockControl(ctx); err != nil {
+		return nil, nil, err
+	}
+	d.mu.Lock()
+	gone := d.gone || d.ctx.Err() != nil
+	d.mu.Unlock()
+	if gone {
+		d.unlockControl()
+		return nil, nil, fmt.Errorf("destination %s: %w", d.name, ErrStopped)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(d.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		d.unlockControl()
+	}, nil
+}
+
+// ended returns ErrStopped for an error of what the end of the destination has cut short.
+func (d *destination) ended(err error) error {
+	if err != nil && d.ctx.Err() != nil {
+		return fmt.Errorf("destination %s: %w: %w", d.name, ErrStopped, err)
+	}
+	return err
+}
 
 // wake wakes the subscription's waiting gets.
 func (s *sub) wake() {

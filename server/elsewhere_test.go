@@ -277,3 +277,34 @@ func TestAnotherServerI5(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedWhilePreparing: a destination whose clients wait for a source that is away can be removed, and added again; who waited is told.
+func TestRemovedWhilePreparing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		r.must(r.s.RemoveDestination(ctx, "shop"))
+		away := DestinationOptions{Prepare: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		r.must(r.s.AddDestination("shop", r.h, away))
+		told := make(chan error, 2)
+		for _, client := range []string{"a", "b"} { // one in Prepare, the other one behind it
+			go func() { told <- r.s.Client(id(client)).Subscribe(ctx, "") }()
+		}
+		synctest.Wait()
+		r.must(r.s.RemoveDestination(ctx, "shop"))
+		for range 2 {
+			if err := <-told; !errors.Is(err, ErrStopped) {
+				t.Error(err)
+			}
+		}
+		r.must(r.s.AddDestination("shop", r.h, away))
+		go func() { told <- r.s.Start(ctx, "shop") }()
+		synctest.Wait()
+		r.must(r.s.Stop(ctx))
+		if err := <-told; !errors.Is(err, ErrStopped) {
+			t.Error(err)
+		}
+	})
+}

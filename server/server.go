@@ -74,6 +74,7 @@ func (s *Server) AddDestination(name string, src Source, opts DestinationOptions
 		return fmt.Errorf("destination %s exists already", name)
 	}
 	d := &destination{s: s, name: name, src: src, opts: opts, ctl: make(chan struct{}, 1), core: newCore(name, opts.RingEvents, opts.RingBytes)}
+	d.ctx, d.cancel = context.WithCancel(s.ctx)
 	d.ctl <- struct{}{}
 	s.destinations[name] = d
 	return nil
@@ -124,10 +125,11 @@ func (s *Server) control(ctx context.Context, name string, again bool) error {
 	if err != nil {
 		return err
 	}
-	if err := d.lockControl(ctx); err != nil {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer d.unlockControl()
+	defer leave()
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
@@ -145,20 +147,21 @@ func (s *Server) Prepare(ctx context.Context, destination string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.lockControl(ctx); err != nil {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer d.unlockControl()
+	defer leave()
 	return d.prepare(ctx)
 }
 
-// prepare runs under lockControl.
+// prepare runs under enter, whose context it has.
 func (d *destination) prepare(ctx context.Context) error {
 	if d.opts.Prepare == nil || d.prepared {
 		return nil
 	}
 	if err := d.opts.Prepare(ctx); err != nil {
-		return err
+		return d.ended(err)
 	}
 	d.prepared = true
 	d.mu.Lock()
@@ -181,6 +184,7 @@ func (s *Server) RemoveDestination(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	d.cancel() // what waits for the source or the store, with the right to connect
 	if err := d.lockControl(ctx); err != nil {
 		return err
 	}
@@ -302,21 +306,22 @@ func (s *Server) Subscribe(ctx context.Context, id Identity, filter string, opts
 	if err != nil {
 		return err
 	}
-	if err := d.lockControl(ctx); err != nil {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer d.unlockControl()
+	defer leave()
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
 	x, again, err := d.subscription(ctx, id, filter, o)
 	if err != nil || again {
-		return err
+		return d.ended(err)
 	}
 	// The first cursor must not move with a crash, and no batch id may be used twice.
 	if err := d.save(ctx, x, 1<<62, false); err != nil {
 		d.keep(x)
-		return notSaved(id, err)
+		return d.ended(notSaved(id, err))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -337,7 +342,7 @@ func (d *destination) keep(x *sub) {
 }
 
 // subscription returns a subscription that is not connected yet, or replaces the filter
-// of one that is. It runs under lockControl.
+// of one that is. It runs under enter.
 func (d *destination) subscription(ctx context.Context, id Identity, filter string, o subscribeOptions) (x *sub, again bool, err error) {
 	d.mu.Lock()
 	old := d.subs[id.Client]
@@ -442,10 +447,11 @@ func (s *Server) Unsubscribe(ctx context.Context, id Identity) error {
 	if err != nil {
 		return err
 	}
-	if err := d.lockControl(ctx); err != nil {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer d.unlockControl()
+	defer leave()
 	d.mu.Lock()
 	x := d.subs[id.Client]
 	if x != nil {
@@ -471,10 +477,11 @@ func (s *Server) Disconnect(ctx context.Context, id Identity) error {
 	if err != nil {
 		return err
 	}
-	if err := d.lockControl(ctx); err != nil {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer d.unlockControl()
+	defer leave()
 	d.mu.Lock()
 	x, err := d.connected(id)
 	if err != nil {
