@@ -190,8 +190,14 @@ func (a *applier) createDatabase(replace bool) bool {
 		return false
 	}
 	n := Name{Schema: name}
-	if s, _ := a.lookup(n); exists && s == Known {
-		return true
+	if exists {
+		switch s, _ := a.lookup(n); s {
+		case Known:
+			return true
+		case Unknown: // it may have been there, and then it has kept its character set
+			a.set(n, Unknown, nil, Name{})
+			return true
+		}
 	}
 	if replace {
 		a.dropAll(name)
@@ -568,7 +574,8 @@ type editor struct {
 	table    *Table // its columns without those that are Hidden while it is edited
 	schema   string
 	created  bool
-	rowTimes bool // has its own columns of system versioning
+	rowTimes bool     // has its own columns of system versioning
+	period   []string // columns of MariaDB's PERIOD FOR
 
 	open   bool // table and hidden are apart
 	hidden []Column
@@ -613,11 +620,6 @@ func (e *editor) element(c []token) bool {
 	if !ok {
 		return false
 	}
-	for i, x := range c {
-		if x.is("ROW") && i+1 < len(c) && c[i+1].is("START") {
-			e.rowTimes = true
-		}
-	}
 	e.add(d, "")
 	return true
 }
@@ -626,6 +628,9 @@ func (e *editor) add(d definition, old string) {
 	e.begin()
 	if d.primary {
 		e.pk = append(e.pk, d.Name)
+	}
+	if d.rowStart {
+		e.rowTimes, e.table.RowTimes = true, false
 	}
 	e.fresh = append(e.fresh, d)
 	e.old = append(e.old, old)
@@ -661,7 +666,16 @@ func (e *editor) key(c []token) (key, ok bool) {
 	case p.word("FOREIGN", "KEY"), p.word("CHECK"):
 		return true, true
 	case p.word("PERIOD", "FOR"):
-		return true, true
+		p.word("IF", "NOT", "EXISTS")
+		_, named := p.ident()
+		parts, ok := p.parens()
+		for _, part := range clauses(parts) {
+			if len(part) != 1 {
+				return true, false
+			}
+			e.period = append(e.period, part[0].s)
+		}
+		return true, named && ok
 	case constraint && !p.at(0).is("UNIQUE"):
 		return true, false
 	case p.word("UNIQUE"):
@@ -1021,19 +1035,33 @@ func (e *editor) convert(set string) bool {
 func (e *editor) finish() bool {
 	e.begin()
 	t := e.table
-	key := e.key0()
+	was := e.key0()
+	key := slices.Clone(was) // by the names that its columns have now; "" where one is dropped
+	inKey := func(name string) int {
+		return slices.IndexFunc(was, func(k string) bool { return strings.EqualFold(k, name) })
+	}
+	for i, k := range was {
+		if e.drop[strings.ToLower(k)] {
+			key[i] = ""
+			if !e.dropPK && e.given(k) {
+				return false // MySQL keeps the part of the key for the new column of that name
+			}
+		}
+	}
 	var tail []Column // system versioning's own stay last
 	list := make([]Column, 0, len(t.Columns)+len(e.fresh))
 	used := make([]bool, len(e.fresh))
 	for _, c := range t.Columns {
 		if e.drop[strings.ToLower(c.Name)] {
-			key = slices.DeleteFunc(key, func(k string) bool { return strings.EqualFold(k, c.Name) })
 			continue
 		}
+		part := inKey(c.Name)
 		i := slices.IndexFunc(e.old, func(o string) bool { return o != "" && strings.EqualFold(o, c.Name) })
 		if i < 0 {
 			if to, ok := e.rename[strings.ToLower(c.Name)]; ok {
-				rekey(key, c.Name, to)
+				if part >= 0 {
+					key[part] = to
+				}
 				c.Name = to
 			}
 			if c.Invisible && (c.Name == "row_start" || c.Name == "row_end") && c.DataType == "timestamp" && t.RowTimes {
@@ -1044,10 +1072,11 @@ func (e *editor) finish() bool {
 			continue
 		}
 		d := &e.fresh[i]
-		if slices.ContainsFunc(key, func(k string) bool { return strings.EqualFold(k, c.Name) }) {
-			d.Nullable, d.AsLogged = false, false
+		if part >= 0 {
+			if key[part] = d.Name; !e.dropPK {
+				d.Nullable, d.AsLogged = false, false
+			}
 		}
-		rekey(key, c.Name, d.Name)
 		if !d.first && d.after == "" {
 			list, used[i] = append(list, d.Column), true
 		}
@@ -1074,6 +1103,7 @@ func (e *editor) finish() bool {
 		tail = own.Columns
 	}
 	list = append(list, tail...)
+	key = slices.DeleteFunc(key, func(k string) bool { return k == "" })
 	if e.dropPK {
 		key = nil
 	}
@@ -1091,6 +1121,9 @@ func (e *editor) finish() bool {
 		if list[i].Key > 0 {
 			list[i].Nullable, list[i].AsLogged = false, false
 		}
+		if slices.ContainsFunc(e.period, func(p string) bool { return strings.EqualFold(p, list[i].Name) }) {
+			list[i].Nullable, list[i].AsLogged = false, false
+		}
 	}
 	for _, k := range key {
 		if !seen[strings.ToLower(k)] {
@@ -1105,12 +1138,14 @@ func (e *editor) finish() bool {
 	return true
 }
 
-func rekey(key []string, from, to string) {
-	for i := range key {
-		if strings.EqualFold(key[i], from) {
-			key[i] = to
+// given reports whether the statement gives a name to a new column or to another one.
+func (e *editor) given(name string) bool {
+	for _, to := range e.rename {
+		if strings.EqualFold(to, name) {
+			return true
 		}
 	}
+	return slices.ContainsFunc(e.fresh, func(d definition) bool { return strings.EqualFold(d.Name, name) })
 }
 
 // key0 returns the columns of the primary key before the statement.

@@ -10,12 +10,13 @@ import (
 // definition is a column as a statement gives it.
 type definition struct {
 	Column
-	primary bool
-	first   bool
-	after   string // name of the column before it
-	text    bool   // has a character set
-	chars   uint64 // length in characters
-	fixed   bool   // the character set was given
+	primary  bool
+	rowStart bool // MariaDB: AS ROW START
+	first    bool
+	after    string // name of the column before it
+	text     bool   // has a character set
+	chars    uint64 // length in characters
+	fixed    bool   // the character set was given
 }
 
 // reader reads definitions under the defaults that hold.
@@ -375,6 +376,7 @@ func (d *definition) collate(collation string) bool {
 // attributes reads what follows the type.
 func (r *reader) attributes(d *definition) bool {
 	p := &r.p
+	counts, null := false, false
 	for !p.done() {
 		t := p.next()
 		if t.kind == quoted { // MariaDB: an engine's own option
@@ -398,13 +400,17 @@ func (r *reader) attributes(d *definition) bool {
 			}
 		case "NULL":
 			d.Nullable, d.AsLogged = true, false
+			null = true
 		case "DEFAULT":
 			ok = r.expression()
 		case "ON":
 			ok = p.word("UPDATE") && r.expression()
 		case "STORED", "PERSISTENT":
 			d.Virtual = false
-		case "AUTO_INCREMENT", "VIRTUAL", "ENFORCED", "VISIBLE", "COMPRESSED":
+		case "AUTO_INCREMENT":
+			d.Nullable, d.AsLogged = false, false
+			counts = true
+		case "VIRTUAL", "ENFORCED", "VISIBLE", "COMPRESSED":
 			if t.is("COMPRESSED") && p.sign("=") {
 				p.next()
 			}
@@ -439,24 +445,9 @@ func (r *reader) attributes(d *definition) bool {
 			p.sign("=")
 			ok = p.next().kind != end
 		case "GENERATED":
-			switch {
-			case !p.word("ALWAYS", "AS"):
-				return false
-			case p.word("ROW", "START"), p.word("ROW", "END"):
-				d.Nullable, d.AsLogged = false, false
-			default:
-				_, ok = p.parens()
-				d.Virtual = true
-			}
-			if ok && d.DataType == "timestamp" && d.AsLogged { // a generated column is nullable
-				d.Nullable, d.AsLogged = true, false
-			}
+			ok = p.word("ALWAYS", "AS") && r.generated(d)
 		case "AS":
-			_, ok = p.parens()
-			d.Virtual = true
-			if ok && d.AsLogged {
-				d.Nullable, d.AsLogged = true, false
-			}
+			ok = r.generated(d)
 		case "WITH", "WITHOUT":
 			ok = p.word("SYSTEM", "VERSIONING")
 		case "CONSTRAINT":
@@ -482,7 +473,24 @@ func (r *reader) attributes(d *definition) bool {
 			return false
 		}
 	}
+	if counts && null {
+		d.AsLogged = true
+	}
 	return true
+}
+
+// generated reads what follows AS.
+func (r *reader) generated(d *definition) bool {
+	if d.rowStart = r.p.word("ROW", "START"); d.rowStart || r.p.word("ROW", "END") {
+		d.Nullable, d.AsLogged = false, false
+		return true
+	}
+	_, ok := r.p.parens()
+	d.Virtual = true
+	if d.AsLogged { // a generated column is nullable
+		d.Nullable, d.AsLogged = true, false
+	}
+	return ok
 }
 
 // hashes reports whether MariaDB makes a unique key of the column by hash.

@@ -157,6 +157,86 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// I6: what becomes of the primary key, and of NOT NULL, which names and keys of rows depend on.
+func TestApplyKeys(t *testing.T) {
+	mysql, maria := Server{Version: 80400}, Server{MariaDB: true, Version: 101106}
+	for _, c := range []struct {
+		srv  Server
+		sql  string
+		want string // ! is NOT NULL
+	}{
+		{mysql, "ALTER TABLE t RENAME COLUMN id TO a, RENAME COLUMN a TO id", "a#1! id b"},
+		{mysql, "ALTER TABLE t CHANGE id a INT NOT NULL, CHANGE a id INT", "a#1! id b"},
+		{mysql, "ALTER TABLE t RENAME COLUMN id TO a, RENAME COLUMN a TO zz", "a#1! zz b"},
+		{mysql, "ALTER TABLE t CHANGE a id INT, CHANGE id a INT", "a#1! id b"},
+		{mysql, "ALTER TABLE t DROP PRIMARY KEY, MODIFY id INT, ADD PRIMARY KEY (a)", "id a#1! b"},
+		{mysql, "ALTER TABLE t DROP PRIMARY KEY", "id! a b"},
+		{mysql, "ALTER TABLE t DROP PRIMARY KEY, DROP COLUMN id, ADD COLUMN id INT FIRST", "id a b"},
+		{mysql, "ALTER TABLE t DROP COLUMN id, ADD COLUMN id BIGINT NOT NULL FIRST", ""},
+		{mysql, "ALTER TABLE t DROP COLUMN id, RENAME COLUMN a TO id", ""},
+		{mysql, "ALTER TABLE t DROP COLUMN id, CHANGE a id INT", ""},
+		{mysql, "ALTER TABLE t DROP COLUMN id", "a b"},
+		{mysql, "ALTER TABLE t DROP COLUMN a, ADD COLUMN a BIGINT", "id#1! b a"},
+		{mysql, "CREATE TABLE t (id INT AUTO_INCREMENT, a INT, PRIMARY KEY (a), KEY (id))", "id! a#1!"},
+		{mysql, "CREATE TABLE t (id INT AUTO_INCREMENT NULL, a INT PRIMARY KEY, KEY (id))", "id~ a#1!"},
+		{mysql, "CREATE TABLE t (id INT NULL AUTO_INCREMENT, a INT PRIMARY KEY, KEY (id))", "id~ a#1!"},
+		{maria, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, e))", "a s! e!"},
+		{maria, "ALTER TABLE t ADD s DATE, ADD e DATE, ADD PERIOD FOR p (s, e)", "id#1! a b s! e!"},
+		{maria, "CREATE TABLE t (a INT, PERIOD FOR p)", ""},
+		{maria, "ALTER TABLE t ADD SYSTEM VERSIONING", "id#1! a b row_start! row_end!"},
+		{maria, "ALTER TABLE t ADD s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, ADD e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, ADD PERIOD FOR SYSTEM_TIME(s, e), ADD SYSTEM VERSIONING", "id#1! a b s! e!"},
+		{maria, "ALTER TABLE t ADD SYSTEM VERSIONING, ADD s TIMESTAMP(6) AS ROW START, ADD e TIMESTAMP(6) AS ROW END, ADD PERIOD FOR SYSTEM_TIME(s, e)", "id#1! a b s! e!"},
+		{maria, "ALTER TABLE t ADD ts TIMESTAMP AS (NOW())", "id#1! a b ts"},
+	} {
+		changes := Apply(&Statement{Text: c.sql, Schema: "shop", Charset: "latin1"}, c.srv, shop())
+		if len(changes) != 1 {
+			t.Fatalf("%s: %s", c.sql, brief(changes))
+		}
+		var cols []string
+		if changes[0].Table != nil {
+			for _, x := range changes[0].Table.Columns {
+				n := x.Name
+				if x.Key > 0 {
+					n += fmt.Sprintf("#%d", x.Key)
+				}
+				switch {
+				case x.AsLogged:
+					n += "~"
+				case !x.Nullable:
+					n += "!"
+				}
+				cols = append(cols, n)
+			}
+		}
+		if got := strings.Join(cols, " "); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.sql, got, c.want)
+		}
+	}
+}
+
+// Labels are what the server makes of the text.
+func TestApplyLabels(t *testing.T) {
+	changes := Apply(&Statement{Text: `CREATE TABLE n (e ENUM('100\%','a\_b','it\'s','x\\y','q\z'))`, Schema: "shop"}, Server{Version: 80400}, shop())
+	want := []string{`100\%`, `a\_b`, `it's`, `x\y`, `qz`}
+	if len(changes) != 1 || changes[0].Table == nil || !slices.Equal(changes[0].Table.Columns[0].Members, want) {
+		t.Errorf("%+v", changes)
+	}
+}
+
+// I6: IF NOT EXISTS tells nothing of a database that may have been there before.
+func TestApplyDatabaseThatMayBeThere(t *testing.T) {
+	w := shop()
+	w[Name{"dark", ""}] = nil
+	for sql, want := range map[string]string{
+		"CREATE DATABASE IF NOT EXISTS dark CHARACTER SET latin1": "dark ?", "CREATE DATABASE dark CHARACTER SET latin1": "dark latin1", "CREATE DATABASE IF NOT EXISTS shop CHARACTER SET latin1": "",
+		"CREATE OR REPLACE DATABASE dark CHARACTER SET gbk": "dark gbk", "CREATE DATABASE IF NOT EXISTS fresh CHARACTER SET gbk": "fresh gbk",
+	} {
+		if got := brief(Apply(&Statement{Text: sql, Schema: "shop", Charset: "utf8mb4"}, Server{Version: 80400}, w)); got != want {
+			t.Errorf("%s: %s, want %s", sql, got, want)
+		}
+	}
+}
+
 // I6: a statement never changes definitions that others hold.
 func TestApplyChangesNothingOfBefore(t *testing.T) {
 	w := shop()

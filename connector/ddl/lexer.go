@@ -152,6 +152,8 @@ func (l *lexer) quote(q byte) (token, bool) {
 				b.WriteByte('\b')
 			case 'Z':
 				b.WriteByte(26)
+			case '%', '_': // of patterns: the backslash stays
+				b.WriteString(l.s[i-1 : i+1])
 			default:
 				b.WriteByte(l.s[i])
 			}
