@@ -28,6 +28,7 @@ type standing struct {
 	state  *bridge.State // nil: none
 	acked  event.GTIDSet // whole transactions, wherever they lie
 	parts  []event.Part  // and of those only the beginning
+	err    error         // why state cannot be read
 }
 
 // prepare is the destination's server.DestinationOptions.Prepare.
@@ -41,9 +42,25 @@ func (p *program) prepare(ctx context.Context, d *destination) error {
 		return err
 	}
 	lost := d.gone
-	if lost == nil && elsewhere(all, end.ServerUUID) {
-		if lost, err = p.gather(ctx, d, end, all); err != nil {
+	if lost == nil && foreign(all, end.ServerUUID) {
+		first, err := d.connector.Earliest(ctx)
+		if err != nil {
 			return err
+		}
+		all = p.reachable(all, first)
+		if elsewhere(all, end.ServerUUID) {
+			if lost, err = p.gather(ctx, d, end, all); err != nil {
+				return err
+			}
+		}
+		if lost != nil { // that took its time, and what had to come came meanwhile, perhaps
+			server := end.ServerUUID
+			if end, err = d.connector.End(ctx); err != nil {
+				return err
+			}
+			if end.ServerUUID != server {
+				return fmt.Errorf("destination %s: %w: %s, not %s as a moment ago", d.cfg.Name, event.ErrAnotherServer, end.ServerUUID, server)
+			}
 		}
 	}
 	if lost != nil {
@@ -74,11 +91,13 @@ func (p *program) standings(ctx context.Context, d *destination) (all []*standin
 		if errors.Is(err, meta.ErrNotFound) || errors.Is(err, meta.ErrDamaged) {
 			continue // whoever needs it says so
 		}
-		if err == nil && v.part != nil {
-			v.state, err = bridge.ParseState(v.record.Cursor.State)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		if v.part != nil {
+			if v.state, err = bridge.ParseState(v.record.Cursor.State); err != nil {
+				v.err = fmt.Errorf("%s: %w", id, err) // its own bridge says so; here it matters only where the cursors must be moved
+			}
 		}
 		v.count()
 		all = append(all, v)
@@ -94,7 +113,7 @@ func (v *standing) count() {
 		v.acked = v.acked.Union(c.Done.GTIDs)
 		v.parts = slices.Clone(c.Done.Parts)
 	}
-	if c.Progress > 0 {
+	if c.Progress > 0 && (v.part != nil || !c.Open.IsZero()) { // a client gets the transaction from its start anyway
 		v.parts = append(v.parts, event.Part{GTID: c.Open, Ordinals: c.Progress})
 	}
 	// Of a transaction that was begun a second time the larger part counts.
@@ -108,13 +127,35 @@ func (v *standing) count() {
 	v.parts = kept
 }
 
-// elsewhere tells whether a cursor was made in the log of another server. Without GTIDs the reader says what that means.
-func elsewhere(all []*standing, server string) bool {
-	foreign := func(v *standing) bool {
+// foreign tells whether a cursor was made in the log of another server.
+func foreign(all []*standing, server string) bool {
+	return slices.ContainsFunc(all, func(v *standing) bool {
 		at := v.record.Cursor.Position.ServerUUID
 		return at != "" && at != server || v.state != nil && v.state.Reconciling != nil && v.state.Reconciling.End != nil && v.state.Reconciling.End.ServerUUID != server
-	}
-	return slices.ContainsFunc(all, foreign) && !slices.ContainsFunc(all, func(v *standing) bool { return v.record.Cursor.Position.GTIDs.IsEmpty() })
+	})
+}
+
+// reachable leaves out the clients of Canal's protocol that have not read what this server has purged: one that connected once and was
+// never unsubscribed must not hold the others back, nor stop them. It is told when it comes back. first is the first place of the log.
+func (p *program) reachable(all []*standing, first event.Position) []*standing {
+	return slices.DeleteFunc(slices.Clone(all), func(v *standing) bool {
+		at := v.record.Cursor.Position.GTIDs
+		purged := !first.GTIDs.Subtract(at).IsEmpty()
+		if first.GTIDs.IsMariaDB() {
+			purged = at.Behind(first.GTIDs)
+		}
+		if v.part != nil || !purged {
+			return false
+		}
+		p.log.Warn("another server answers, which has purged what a client has not read yet; its cursor stays where it is, and the client is told when it connects",
+			"client", v.id.String(), "server_uuid", first.ServerUUID, "saved_at", v.record.SavedAt)
+		return true
+	})
+}
+
+// elsewhere tells whether a cursor was made in the log of another server. Without GTIDs the reader says what that means.
+func elsewhere(all []*standing, server string) bool {
+	return foreign(all, server) && !slices.ContainsFunc(all, func(v *standing) bool { return v.record.Cursor.Position.GTIDs.IsEmpty() })
 }
 
 // gather puts all cursors to the place that all have reached, in the log of the server that answers now. lost is why that cannot
@@ -122,6 +163,13 @@ func elsewhere(all []*standing, server string) bool {
 func (p *program) gather(ctx context.Context, d *destination, end event.Position, all []*standing) (lost, err error) {
 	var union event.GTIDSet
 	for _, v := range all {
+		if v.err != nil {
+			return nil, v.err
+		}
+		if len(v.parts) > 0 && v.retabled(d.cfg.Tables) {
+			return nil, fmt.Errorf("%s: the cursor stands inside a transaction, whose row changes the new list of tables counts otherwise, and another server answers (%s, not %s): "+
+				"run the tables of before until the sink has stopped in order (SIGTERM), then change them; or set a new position with: binlogmq cursor set", v.id, end.ServerUUID, v.record.Cursor.Position.ServerUUID)
+		}
 		union = union.Union(v.acked)
 		for _, part := range v.parts {
 			if part.GTID.IsZero() {
@@ -145,7 +193,7 @@ func (p *program) gather(ctx context.Context, d *destination, end event.Position
 	place := event.Position{GTIDs: common(all), ServerUUID: end.ServerUUID}
 	p.log.Warn("another server answers than the one that was read before: all cursors of the destination begin at one place of its log, and what they have done beyond is passed over",
 		"destination", d.cfg.Name, "server_uuid", end.ServerUUID, "cursors", len(all), "gtids", place.GTIDs.String())
-	return nil, p.put(ctx, all, place)
+	return nil, p.put(ctx, d, all, place)
 }
 
 // unfinished tells whether messages may be stored that were sent under another configuration.
@@ -155,6 +203,15 @@ func (v *standing) unfinished() bool {
 	}
 	_, err := bridge.ParseRecipe(v.state.Recipe)
 	return err == nil && v.state.Fingerprint != v.part.bridge.Fingerprint()
+}
+
+// retabled tells whether the numbers inside a transaction count other tables.
+func (v *standing) retabled(tables []string) bool {
+	if v.state == nil {
+		return false
+	}
+	r, err := bridge.ParseRecipe(v.state.Recipe)
+	return err == nil && !slices.Equal(r.Tables, tables)
 }
 
 // common returns what all have reached.
@@ -167,7 +224,7 @@ func common(all []*standing) event.GTIDSet {
 }
 
 // put saves the cursors at a place, above all numbers that they had, with what they have acknowledged beyond it.
-func (p *program) put(ctx context.Context, all []*standing, place event.Position) error {
+func (p *program) put(ctx context.Context, d *destination, all []*standing, place event.Position) error {
 	ordinal := int64(0)
 	var skips []meta.Skip // whoever had passed a transaction comes to it again
 	for _, v := range all {
@@ -201,30 +258,68 @@ func (p *program) put(ctx context.Context, all []*standing, place event.Position
 			c.Done = &done
 		}
 		v.record.Skips, v.record.SavedAt = skips, time.Now()
-		if err := p.store.Save(ctx, v.id, v.record); err != nil { // I8: only by the owner
+		if err := p.persist(ctx, d, v.id, v.record); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// persist saves a record, however long the store refuses, while the lease lasts.
+func (p *program) persist(ctx context.Context, d *destination, id meta.Identity, r *meta.Record) error {
+	told := false
+	for wait := minRestart; ; wait = min(2*wait, maxRestart) {
+		err := p.store.Save(ctx, id, r)
+		if err == nil || errors.Is(err, meta.ErrFenced) || ctx.Err() != nil { // I8: only by the owner
+			return err
+		}
+		if !told {
+			told = true
+			p.log.Error("cursor cannot be saved; trying on", "destination", id.Destination, "client", id.Client, "error", oneLine(err))
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-d.lease.Lost():
+			return errors.Join(d.lease.Err(), err)
+		case <-time.After(wait):
+		}
+	}
+}
+
 // relocate does what the configuration says of a position that the source does not have.
 func (p *program) relocate(ctx context.Context, d *destination, end event.Position, all []*standing, why error) error {
-	to, policy := end, d.cfg.OnLostPosition
 	first, err := d.connector.Earliest(ctx)
 	if err != nil {
 		return err
 	}
+	return p.relocateTo(ctx, d, first, end, all, why)
+}
+
+// relocateTo is relocate for a log from first to end.
+func (p *program) relocateTo(ctx context.Context, d *destination, first, end event.Position, all []*standing, why error) error {
+	to, policy, purged := end, d.cfg.OnLostPosition, errors.Is(why, event.ErrPurged)
 	if policy == config.LostEarliest {
 		to = first
 	}
 	known, another := true, true // GTIDs tell what is done; the log is another server's
 	for _, v := range all {
+		if v.err != nil {
+			return v.err
+		}
 		known = known && !v.record.Cursor.Position.GTIDs.IsEmpty()
 		another = another && v.record.Cursor.Position.ServerUUID != end.ServerUUID
 	}
 	// A log that this server began anew gives other transactions the numbers of before, and MariaDB's number every history alike.
-	known = known && len(all) > 0 && (errors.Is(why, event.ErrPurged) || another && !end.GTIDs.IsMariaDB())
+	known = known && len(all) > 0 && (purged || another && !end.GTIDs.IsMariaDB())
+	place := event.Position{ServerUUID: end.ServerUUID}
+	if known {
+		if place.GTIDs = common(all); !purged {
+			place.GTIDs = place.GTIDs.Intersect(end.GTIDs)
+		}
+		place.GTIDs = place.GTIDs.Union(first.GTIDs)
+		known = !place.GTIDs.IsEmpty() // else there would be no place at all
+	}
 	p.log.Warn("the position is lost, and the destination goes on where on_lost_position says", "destination", d.cfg.Name, "on_lost_position", policy,
 		"reason", oneLine(why), "file", to.File, "offset", to.Offset, "gtids", to.GTIDs.String(), "done_is_known", known)
 	if !known {
@@ -237,22 +332,21 @@ func (p *program) relocate(ctx context.Context, d *destination, end event.Positi
 			return err
 		}
 		for _, id := range ids {
-			if err := p.store.Save(ctx, id, records[id]); err != nil {
+			if err := p.persist(ctx, d, id, records[id]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	place := event.Position{GTIDs: common(all), ServerUUID: end.ServerUUID}
 	latest := policy == config.LostLatest
 	everyone := true
 	for _, v := range all {
-		if !errors.Is(why, event.ErrPurged) {
+		if !purged { // not what is lacking: another transaction may get its number one day
 			v.acked = v.acked.Intersect(end.GTIDs)
 			v.parts = slices.DeleteFunc(v.parts, func(part event.Part) bool { return !end.GTIDs.Contains(part.GTID) })
 		}
 		missing := first.GTIDs.Subtract(v.acked)
-		if missing.IsEmpty() && errors.Is(why, event.ErrPurged) {
+		if missing.IsEmpty() && purged {
 			everyone = false
 			continue // it has done what is purged
 		}
@@ -261,14 +355,10 @@ func (p *program) relocate(ctx context.Context, d *destination, end event.Positi
 			v.acked, v.parts = end.GTIDs.Clone(), nil
 		}
 	}
-	if !errors.Is(why, event.ErrPurged) {
-		place.GTIDs = place.GTIDs.Intersect(end.GTIDs)
-	}
-	place.GTIDs = place.GTIDs.Union(first.GTIDs)
 	if latest && everyone {
 		place.GTIDs = end.GTIDs.Clone()
 	}
-	return p.put(ctx, all, place)
+	return p.put(ctx, d, all, place)
 }
 
 // restart is why a destination begins anew although nobody asked for it.

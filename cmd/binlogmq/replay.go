@@ -33,6 +33,11 @@ type saved struct {
 	why    error
 }
 
+// inside tells whether a part of a transaction is done, behind the cursor or further on.
+func (v *saved) inside() bool {
+	return v.cursor.Progress > 0 || v.cursor.Done != nil && len(v.cursor.Done.Parts) > 0
+}
+
 // load reads a sink's cursor; nil: there is none, or one without state.
 func (p *program) load(ctx context.Context, s *sinkPart) (*saved, error) {
 	r, err := p.store.Load(ctx, s.client.Identity())
@@ -66,7 +71,7 @@ func (p *program) replayTables(soft, hard context.Context, d *destination) error
 		}
 		r := replaying{part: s, saved: v, matters: mustReplay(s, v)}
 		// A part of a transaction is counted in row changes of the old tables.
-		needed = needed || r.matters || v.cursor.Progress > 0 || len(old) > 0 && v.cursor.Ordinal != old[0].saved.cursor.Ordinal
+		needed = needed || r.matters || v.inside() || len(old) > 0 && v.cursor.Ordinal != old[0].saved.cursor.Ordinal
 		if len(old) > 0 && !slices.Equal(old[0].saved.recipe.Tables, v.recipe.Tables) {
 			return fmt.Errorf("destination %s: sinks %s and %s were last used with two other lists of tables (%q and %q), and their numbers cannot be compared; "+
 				"start once with the tables of one of them and stop in order, or set a new position with: binlogmq cursor set", d.cfg.Name, old[0].part.cfg.Name, s.cfg.Name, old[0].saved.recipe.Tables, v.recipe.Tables)
@@ -292,7 +297,7 @@ func (p *program) finished(ctx context.Context, d *destination, sinks []replayin
 			return fmt.Errorf("destination %s, sink %s: the cursor was changed while the sink ran", d.cfg.Name, name)
 		}
 		switch retabled := !slices.Equal(v.recipe.Tables, d.cfg.Tables); {
-		case retabled && v.cursor.Progress > 0:
+		case retabled && v.inside():
 			return fmt.Errorf("destination %s, sink %s: the sink stands inside a transaction, whose row changes the new list of tables counts otherwise: "+
 				"leave the destination's tables as they were and exclude the table by the sink's own tables; or set a new position with: binlogmq cursor set", d.cfg.Name, name)
 		case sinks[i].matters && !v.state.Clean, retabled && end >= 0 && v.cursor.Ordinal != end:
