@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -63,9 +64,10 @@ func (k *catalog) position(s *session, hideGTIDs bool) (event.Position, error) {
 }
 
 // tables reads definitions of tables, and the character sets of databases, with a place in the log up to which they
-// hold: every statement before it shows in them. scope tells which schemas are wanted; with a table, only that one. touches
-// tells whether a statement between two places may have changed what was read.
-func (k *catalog) tables(hideGTIDs bool, scope func(string) bool, table *ddl.Name, touches func(from, to event.Position) (bool, error)) (map[ddl.Name]*ddl.Table, event.Position, error) {
+// hold: every statement before it shows in them. scope tells which schemas are wanted; with a table, only that one. touched
+// returns what statements between two places may have changed of what was read. What is altered each time that it is
+// read is left out, together with its database, of which then nothing is known.
+func (k *catalog) tables(hideGTIDs bool, scope func(string) bool, table *ddl.Name, touched func(from, to event.Position, all map[ddl.Name]*ddl.Table) (map[ddl.Name]bool, error)) (map[ddl.Name]*ddl.Table, event.Position, error) {
 	var all map[ddl.Name]*ddl.Table
 	var after event.Position
 	for try := 1; ; try++ {
@@ -90,13 +92,39 @@ func (k *catalog) tables(hideGTIDs bool, scope func(string) bool, table *ddl.Nam
 		if err != nil {
 			return nil, after, err
 		}
-		changed, err := touches(before, after)
-		if err != nil || !changed {
-			return all, after, err
+		changed, err := touched(before, after, all)
+		if err != nil {
+			return nil, after, err
 		}
-		if try == 20 {
-			return nil, after, fmt.Errorf("%s: tables are altered faster than their definitions can be read", k.addr)
+		if relevant(changed, scope, table); len(changed) == 0 {
+			return all, after, nil
 		}
+		switch {
+		case table != nil && try == 20:
+			return nil, after, fmt.Errorf("%s: table %s is altered faster than its definition can be read", k.addr, table)
+		case table == nil && try == 3:
+			without(all, changed)
+			return all, after, nil
+		}
+	}
+}
+
+// relevant leaves of what was changed only what is wanted: the table, its database, or what the scope has.
+func relevant(changed map[ddl.Name]bool, scope func(string) bool, table *ddl.Name) {
+	maps.DeleteFunc(changed, func(n ddl.Name, _ bool) bool {
+		if table != nil {
+			return n != *table && n != ddl.Name{Schema: table.Schema}
+		}
+		return !scope(n.Schema)
+	})
+}
+
+// without takes out what was changed: tables, and with a database all of it. The database of a table goes too, so that nobody takes
+// the table for one that is not there.
+func without(all map[ddl.Name]*ddl.Table, changed map[ddl.Name]bool) {
+	maps.DeleteFunc(all, func(n ddl.Name, _ *ddl.Table) bool { return changed[n] || changed[ddl.Name{Schema: n.Schema}] })
+	for n := range changed {
+		delete(all, ddl.Name{Schema: n.Schema})
 	}
 }
 

@@ -53,7 +53,7 @@ func (n *names) Here() (event.Position, error) {
 
 // Describe implements schema.Source.
 func (n *names) Describe(t ddl.Name) (*ddl.Table, event.Position, error) {
-	all, upto, err := n.cat.tables(n.r.hideGTIDs, n.scope, &t, n.touches)
+	all, upto, err := n.cat.tables(n.r.hideGTIDs, n.scope, &t, n.touched)
 	if refused(err) {
 		return nil, upto, fmt.Errorf("%w: %w", schema.ErrNoTable, err)
 	}
@@ -68,10 +68,29 @@ func (n *names) Describe(t ddl.Name) (*ddl.Table, event.Position, error) {
 
 func (n *names) scope(name string) bool { return n.r.c.opt.Tables.MatchSchema(name) }
 
-// touches tells whether any statement between two places may have changed a definition.
-func (n *names) touches(from, to event.Position) (bool, error) {
-	found := false
-	err := n.Scan(from, to, func(*binlog.Statement) { found = true })
+// listed is ddl.Tables for finding out which of some tables a statement touches.
+type listed map[ddl.Name]*ddl.Table
+
+func (listed) Lookup(ddl.Name) (ddl.State, *ddl.Table) { return ddl.Unknown, nil }
+
+func (l listed) Names(schema string) (out []ddl.Name) {
+	for n := range l {
+		if n.Table != "" && (schema == "" || n.Schema == schema) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// touched returns the tables and databases that statements between two places may have changed. all are those that may be
+// meant where a statement cannot be read.
+func (n *names) touched(from, to event.Position, all map[ddl.Name]*ddl.Table) (map[ddl.Name]bool, error) {
+	found := map[ddl.Name]bool{}
+	err := n.Scan(from, to, func(st *binlog.Statement) {
+		for _, t := range ddl.Touched(schema.StatementOf(st, n.charsets), n.sv.ddl(), listed(all)) {
+			found[t] = true
+		}
+	})
 	return found, err
 }
 
@@ -93,6 +112,21 @@ func (n *names) scan(from, to event.Position, tell func(*binlog.Statement) error
 		return err
 	}
 	defer s.close()
+	end, err := c.latest(ctx, s, n.sv)
+	if err != nil {
+		return err
+	}
+	reached := end.Reached(&to)
+	if !reached && !to.GTIDs.IsEmpty() {
+		has, part, err := s.done(ctx, n.sv, to.GTIDs)
+		if err != nil {
+			return err
+		}
+		reached = has.ContainsSet(part)
+	}
+	if !reached { // else we would wait for what may never come
+		return fmt.Errorf("%s: the log ends at %s:%d (%s), before %s:%d (%s), up to which statements are looked for", n.addr, end.File, end.Offset, end.GTIDs.String(), to.File, to.Offset, to.GTIDs.String())
+	}
 	n.at = from
 	at := &n.at
 	at.GTIDs = from.GTIDs.Clone()
@@ -153,7 +187,8 @@ func (n *names) view() (*schema.View, error) {
 	}
 	o := schema.ViewOptions{Source: n, Server: n.sv.ddl(), Scope: n.scope, Charsets: n.charsets, Logger: r.c.log}
 	return h.Open(r.last, o, schema.Opening{
-		Here: func() event.Position { return n.at },
+		Here:  func() event.Position { return n.at },
+		Holds: n.holds,
 		Gap: func(from event.Position, tell func(*binlog.Statement) error) error {
 			err := n.scan(from, r.last, tell)
 			var stop *StopError
@@ -164,13 +199,27 @@ func (n *names) view() (*schema.View, error) {
 			return err
 		},
 		Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) {
-			all, at, err := n.cat.tables(r.hideGTIDs, n.scope, nil, n.touches)
+			all, at, err := n.cat.tables(r.hideGTIDs, n.scope, nil, n.touched)
 			if err == nil {
 				r.c.log.Info("table definitions are read", "tables", len(all), "file", at.File, "offset", at.Offset, "gtids", at.GTIDs.String())
 			}
 			return all, at, err
 		},
 	})
+}
+
+// holds tells whether the log has a place of the schema history. It is not the log of before when it ends earlier, when
+// transactions are missing, or when no event begins there.
+func (n *names) holds(p event.Position) (held bool, err error) {
+	err = n.cat.ask(func(s *session) (err error) {
+		held, err = n.r.c.holds(n.ctx, s, n.sv, &p)
+		return err
+	})
+	if err == nil && !held {
+		n.r.c.log.Warn("the source's log does not have the place up to which the schema history reaches, as it was begun anew or is another server's: the history is made anew",
+			"file", p.File, "offset", p.Offset, "gtids", p.GTIDs.String())
+	}
+	return held, err
 }
 
 // stopOf gives a stop the destination's name.

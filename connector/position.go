@@ -2,6 +2,7 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -113,6 +114,63 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 	return nil
 }
 
+// holds tells whether the server's log has a place that was seen in it, or in that of another server by its GTIDs, and still is the same.
+func (c *Connector) holds(ctx context.Context, s *session, sv *server, pos *event.Position) (bool, error) {
+	if !pos.GTIDs.IsEmpty() {
+		if pos.GTIDs.IsMariaDB() != sv.mariaDB {
+			return false, nil
+		}
+		has, set, err := s.done(ctx, sv, pos.GTIDs)
+		if err != nil || !has.ContainsSet(set) {
+			return false, err
+		}
+	}
+	if pos.ServerUUID == sv.uuid && pos.File != "" {
+		end, err := c.latest(ctx, s, sv)
+		if err != nil {
+			return false, err
+		}
+		end.GTIDs = event.GTIDSet{}
+		if !end.Reached(&event.Position{File: pos.File, Offset: pos.Offset, ServerUUID: pos.ServerUUID}) {
+			return false, nil
+		}
+	}
+	err := c.checkReset(ctx, s, sv, pos)
+	if errors.Is(err, event.ErrNoPosition) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// done returns what a server has done, and what of a set that is to be compared with.
+func (s *session) done(ctx context.Context, sv *server, set event.GTIDSet) (has, part event.GTIDSet, err error) {
+	names := []string{"gtid_executed"}
+	if sv.mariaDB {
+		// The last of each domain is enough to go on from. Where a server began as a copy, only its slave position tells.
+		names = []string{"gtid_binlog_state", "gtid_slave_pos"}
+		set = set.LastOfDomains()
+	}
+	for _, name := range names {
+		more, err := s.gtidVariable(ctx, name)
+		if err != nil {
+			return has, set, err
+		}
+		has = has.Union(more)
+	}
+	return has, set, nil
+}
+
+// Keeps tells whether the source's log still has a place that was read before: it has not when it was begun anew, lost its end, or
+// is another server's that lacks the transactions.
+func (c *Connector) Keeps(ctx context.Context, pos event.Position) (held bool, err error) {
+	s, sv, err := c.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	return c.holds(ctx, s, sv, &pos)
+}
+
 // Holds waits until the source has all these transactions, as a replica that has just been promoted may need a moment for
 // the last of them. It asks again as Start does, and returns a *StopError when the source lacks them for good.
 func (c *Connector) Holds(ctx context.Context, set event.GTIDSet) error {
@@ -126,21 +184,11 @@ func (c *Connector) Holds(ctx context.Context, set event.GTIDSet) error {
 		if set.IsMariaDB() != sv.mariaDB {
 			return c.gone(event.ErrNoPosition, "the position "+set.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
 		}
-		names := []string{"gtid_executed"}
-		if sv.mariaDB {
-			// The last of each domain is enough to go on from. Where a server began as a copy, only its slave position tells.
-			names = []string{"gtid_binlog_state", "gtid_slave_pos"}
-			set = set.LastOfDomains()
+		has, part, err := s.done(ctx, sv, set)
+		if err != nil {
+			return err
 		}
-		var has event.GTIDSet
-		for _, name := range names {
-			more, err := s.gtidVariable(ctx, name)
-			if err != nil {
-				return err
-			}
-			has = has.Union(more)
-		}
-		return c.lacks(s, set.Subtract(has), &attempts)
+		return c.lacks(s, part.Subtract(has), &attempts)
 	})
 }
 

@@ -503,9 +503,14 @@ func (a *applier) alterDatabase() bool {
 	}
 	n := Name{Schema: name}
 	set, found := a.charsetOption(p, "", a.st.Charset)
-	if found {
-		a.set(n, Known, &Table{Charset: set}, Name{})
+	if !found {
+		return true
 	}
+	if s, _ := a.lookup(n); s != Known { // a database that is Known has no tables but those that are
+		a.set(n, Unknown, nil, Name{})
+		return true
+	}
+	a.set(n, Known, &Table{Charset: set}, Name{})
 	return true
 }
 

@@ -229,7 +229,7 @@ func TestApplyDatabaseThatMayBeThere(t *testing.T) {
 	w[Name{"dark", ""}] = nil
 	for sql, want := range map[string]string{
 		"CREATE DATABASE IF NOT EXISTS dark CHARACTER SET latin1": "dark ?", "CREATE DATABASE dark CHARACTER SET latin1": "dark latin1", "CREATE DATABASE IF NOT EXISTS shop CHARACTER SET latin1": "",
-		"CREATE OR REPLACE DATABASE dark CHARACTER SET gbk": "dark gbk", "CREATE DATABASE IF NOT EXISTS fresh CHARACTER SET gbk": "fresh gbk",
+		"ALTER DATABASE dark CHARACTER SET gbk": "dark ?", "CREATE OR REPLACE DATABASE dark CHARACTER SET gbk": "dark gbk", "CREATE DATABASE IF NOT EXISTS fresh CHARACTER SET gbk": "fresh gbk",
 	} {
 		if got := brief(Apply(&Statement{Text: sql, Schema: "shop", Charset: "utf8mb4"}, Server{Version: 80400}, w)); got != want {
 			t.Errorf("%s: %s, want %s", sql, got, want)

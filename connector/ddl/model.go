@@ -107,7 +107,7 @@ const (
 
 // Tables is what was known before a statement.
 type Tables interface {
-	// Lookup returns what is known of a table, or of a database if the name has no table.
+	// Lookup returns what is known of a table, or of a database if the name has no table. Absent is proven, not only unheard of.
 	Lookup(Name) (State, *Table)
 
 	// Names lists the tables of a schema, or of all if it is "", that are not Absent.

@@ -265,6 +265,15 @@ func (h *History) covers(pos *event.Position, srv ddl.Server) coverage {
 	return coverNothing
 }
 
+// reach returns the places that tell in which log the history is.
+func (h *History) reach() []event.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, read := h.at, h.read
+	at.GTIDs, read.GTIDs = at.GTIDs.Clone(), read.GTIDs.Clone()
+	return []event.Position{at, read}
+}
+
 // comparable reports whether what lies between two places can be read.
 func comparable(a, b *event.Position) bool {
 	if !a.GTIDs.IsEmpty() && !b.GTIDs.IsEmpty() {

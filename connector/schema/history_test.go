@@ -251,12 +251,25 @@ func TestHistoryOpens(t *testing.T) {
 	if got := open(place(400), srv); got != "c2" || anew != 2 {
 		t.Errorf("after a gap: %s", got)
 	}
+	// A log that was begun anew has other statements at the same places.
+	gone = false
+	asked := 0
+	opening.Holds = func(p event.Position) (bool, error) {
+		asked++
+		return p.Offset <= 100, nil
+	}
+	if got := open(place(100), srv); got != "c3" || anew != 3 || asked == 0 {
+		t.Errorf("after the log was begun anew: %s", got)
+	}
+	if got := open(place(100), srv); got != "c3" || anew != 3 {
+		t.Errorf("in the same log: %s", got)
+	}
 	elsewhere := place(100)
 	elsewhere.ServerUUID = "another"
-	if got := open(elsewhere, srv); got != "?" || anew != 3 { // which stands before what it has read, or beside it
+	if got := open(elsewhere, srv); got != "?" || anew != 4 { // which stands before what it has read, or beside it
 		t.Errorf("on another server: %s", got)
 	}
-	if open(elsewhere, ddl.Server{MariaDB: true, Version: 101106}); anew != 4 {
+	if open(elsewhere, ddl.Server{MariaDB: true, Version: 101106}); anew != 5 {
 		t.Error("the history of another kind of server goes on")
 	}
 }
@@ -304,6 +317,45 @@ func TestHistoryScopes(t *testing.T) {
 	}
 	if got := read(450, m); got != "stop" {
 		t.Errorf("a definition holds before it was looked up: %s", got)
+	}
+}
+
+// I6: nothing is taken for absent in a database that nobody has looked at, so that IF NOT EXISTS proves nothing there.
+func TestHistoryWidened(t *testing.T) {
+	for _, c := range []struct {
+		say  []string
+		want string // of other.u
+	}{
+		{[]string{"CREATE TABLE IF NOT EXISTS other.u (a INT, name INT)"}, "?"},
+		{[]string{"CREATE DATABASE IF NOT EXISTS other CHARACTER SET latin1", "CREATE TABLE IF NOT EXISTS other.u (a INT)"}, "?"},
+		{[]string{"CREATE DATABASE IF NOT EXISTS other CHARACTER SET latin1", "CREATE TABLE other.u (v VARCHAR(9))"}, "?"},
+		{[]string{"ALTER DATABASE other CHARACTER SET latin1", "CREATE TABLE IF NOT EXISTS other.u (a INT)"}, "?"},
+		{[]string{"CREATE TABLE other.u (a INT, name INT)"}, "a name"},
+		{[]string{"CREATE DATABASE other CHARACTER SET latin1", "CREATE TABLE IF NOT EXISTS other.u (v VARCHAR(9))"}, "v"},
+		{[]string{"DROP DATABASE other", "CREATE DATABASE IF NOT EXISTS other", "CREATE TABLE IF NOT EXISTS other.u (a INT)"}, "a"},
+		{[]string{"DROP TABLE other.u", "CREATE TABLE IF NOT EXISTS other.u (a INT)"}, "a"},
+		{[]string{"CREATE TABLE IF NOT EXISTS shop.n (a INT)", "CREATE TABLE other.u LIKE shop.n"}, "a"},
+	} {
+		v := begun(nil, 100, 100).View(place(100), ViewOptions{Source: &present{at: place(100), now: place(900)}, Server: srv})
+		for i, text := range c.say {
+			if err := v.Changed(said(uint64(200+100*i), text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := "?"
+		switch s, d := v.def(ddl.Name{Schema: "other", Table: "u"}); s {
+		case ddl.Absent:
+			got = "gone"
+		case ddl.Known:
+			var names []string
+			for _, x := range d.Columns {
+				names = append(names, x.Name)
+			}
+			got = strings.Join(names, " ")
+		}
+		if got != c.want {
+			t.Errorf("%q: %s, want %s", c.say, got, c.want)
+		}
 	}
 }
 

@@ -99,7 +99,14 @@ func (v *View) Lookup(n ddl.Name) (ddl.State, *ddl.Table) {
 	if t, ok := v.h.base[n]; ok {
 		return ddl.Known, t
 	}
-	return ddl.Absent, nil
+	// I6: that a table is not there is known only where its database has been looked at, or was made or dropped in the log since. Other
+	// databases may have come into the scope after base was read.
+	if n.Table != "" {
+		if s, _ := v.Lookup(ddl.Name{Schema: n.Schema}); s != ddl.Unknown {
+			return ddl.Absent, nil
+		}
+	}
+	return ddl.Unknown, nil
 }
 
 // follows reports whether statements about a schema are kept: it is captured, or any reader of the destination has followed it. h.mu is held.
@@ -416,6 +423,9 @@ type Opening struct {
 	// Here returns how far Gap has come, in transaction ends.
 	Here func() event.Position
 
+	// Holds tells whether the log still is the one that has this place. nil: it is.
+	Holds func(event.Position) (bool, error)
+
 	// Begin reads all definitions, with a place up to which they hold.
 	Begin func() (map[ddl.Name]*ddl.Table, event.Position, error)
 }
@@ -432,7 +442,21 @@ func (l looking) Here() (event.Position, error) { return l.here(), nil }
 func (h *History) Open(start event.Position, o ViewOptions, op Opening) (*View, error) {
 	h.opening.Lock()
 	defer h.opening.Unlock()
-	switch h.covers(&start, o.Server) {
+	cover := h.covers(&start, o.Server)
+	if cover != coverNothing && op.Holds != nil {
+		// I6: a log that was begun anew tells of other statements at the same places.
+		for _, p := range h.reach() {
+			held, err := op.Holds(p)
+			if err != nil {
+				return nil, err
+			}
+			if !held {
+				cover = coverNothing
+				break
+			}
+		}
+	}
+	switch cover {
 	case coverAll:
 		return h.View(start, o), nil
 	case coverGap:
