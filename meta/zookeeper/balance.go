@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -116,7 +117,7 @@ func (b *balance) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owners, names, err := b.s.readOwners(ctx)
+	owners, names, err := b.s.readOwners(ctx, allDestinations(members, b.s.opt.Destinations))
 	if err != nil {
 		return err
 	}
@@ -202,10 +203,21 @@ func (s *Store) readMembers(ctx context.Context) (members []member, err error) {
 	return members, nil
 }
 
-// readOwners reads whose session owns each of this process's destinations, and how it names itself.
-func (s *Store) readOwners(ctx context.Context) (sessions map[string]int64, owners map[string]owner, err error) {
+// allDestinations names what any member or this process would take, each once. All processes must know who owns all of these: with the
+// owners of its own alone one with another list of destinations would reckon otherwise than the others.
+func allDestinations(members []member, own []string) []string {
+	all := slices.Clone(own)
+	for i := range members {
+		all = slices.AppendSeq(all, maps.Keys(members[i].destinations))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// readOwners reads whose session owns each of the destinations, and how it names itself.
+func (s *Store) readOwners(ctx context.Context, destinations []string) (sessions map[string]int64, owners map[string]owner, err error) {
 	sessions, owners = map[string]int64{}, map[string]owner{}
-	for _, d := range s.opt.Destinations {
+	for _, d := range destinations {
 		n, _, err := s.watched(ctx, s.owner(d))
 		if errors.Is(err, zk.ErrNoNode) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -100,4 +101,27 @@ func FuzzNodes(f *testing.F) {
 			t.Errorf("%s: an owner without name", data)
 		}
 	})
+}
+
+// TestDifferentLists: processes with different lists of destinations read the same owners, and so reckon the same.
+func TestDifferentLists(t *testing.T) {
+	lists := [][]string{{"a", "b", "c", "d"}, {"c", "d"}, {"a", "b", "c", "d"}}
+	var members []member
+	for i, own := range lists {
+		members = append(members, node1(int64(i+1), fmt.Sprint("n", i+1), 1, own...))
+	}
+	owner := map[string]int64{"a": 3, "b": 3, "c": 1, "d": 2} // in ZooKeeper
+	for i, own := range lists {
+		read := map[string]int64{}
+		for _, d := range allDestinations(members, own) {
+			read[d] = owner[d]
+		}
+		if got := share(members, read); !maps.Equal(got, owner) {
+			t.Errorf("n%d: %v, want %v", i+1, got, owner)
+		}
+	}
+	// What a process has declined is among its own all the same.
+	if got := allDestinations(members[1:2], []string{"x", "c"}); !slices.Equal(got, []string{"c", "d", "x"}) {
+		t.Error(got)
+	}
 }
