@@ -108,7 +108,11 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 		return ctx.Err()
 	}
 	switch kind, _, _ := strings.Cut(r.named(0, "Event_type"), "_rows"); kind {
-	case "Query", "Xid", "Annotate", "Table_map", "Write", "Update", "Delete":
+	case "Query":
+		if !pos.GTIDs.IsEmpty() { // else a transaction may begin so
+			return reset("there is the middle of a transaction")
+		}
+	case "Xid", "Annotate", "Table_map", "Write", "Update", "Delete":
 		return reset("there is the middle of a transaction")
 	}
 	return nil
