@@ -15,6 +15,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalzk"
+	"github.com/binlogmq/binlogmq/internal/zkdial"
 )
 
 // Defaults of ClusterOptions: those of Canal's own cluster client, but for the session.
@@ -295,6 +296,7 @@ func (c *Cluster) RollbackTo(ctx context.Context, id int64) error {
 type seat struct {
 	o       *ClusterOptions
 	conn    *zk.Conn
+	dialer  *zkdial.Dialer
 	at      string          // the client's running node
 	mine    int64           // session that holds it; 0: none
 	changed <-chan zk.Event // something has happened to it
@@ -308,10 +310,10 @@ type noLog struct{}
 func (noLog) Printf(string, ...any) {}
 
 func newSeat(o *ClusterOptions) (*seat, error) {
-	s := &seat{o: o, at: canalzk.ClientRunning(o.Root, o.Destination, o.ClientID)}
+	s := &seat{o: o, at: canalzk.ClientRunning(o.Root, o.Destination, o.ClientID), dialer: &zkdial.Dialer{Timeout: o.SessionTimeout}}
 	s.away.Store(time.Now().UnixNano())
 	var err error
-	s.conn, _, err = zk.Connect(o.ZooKeeper, o.SessionTimeout, zk.WithLogger(noLog{}), zk.WithLogInfo(false), zk.WithEventCallback(s.event))
+	s.conn, _, err = zk.Connect(o.ZooKeeper, o.SessionTimeout, zk.WithDialer(s.dialer.Dial), zk.WithLogger(noLog{}), zk.WithLogInfo(false), zk.WithEventCallback(s.event))
 	if err != nil {
 		return nil, fmt.Errorf("client: ZooKeeper: %w", err)
 	}
@@ -363,7 +365,7 @@ func (s *seat) held() (bool, error) {
 	if s.mine == 0 {
 		return false, nil
 	}
-	if since := s.away.Load(); since != 0 && time.Since(time.Unix(0, since)) > s.o.SessionTimeout*2/3 {
+	if since := s.away.Load(); since != 0 && time.Since(time.Unix(0, since)) > s.dialer.Hold() {
 		s.mine = 0
 		return false, s.explain(errors.New("away for longer than the session lasts"))
 	}

@@ -13,11 +13,11 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/binlogmq/binlogmq/internal/zkdial"
 	"github.com/binlogmq/binlogmq/meta"
 )
 
@@ -60,7 +60,7 @@ type Store struct {
 	log     *slog.Logger
 	conn    *zk.Conn
 	acl     []zk.ACL
-	granted atomic.Int64  // session timeout that the server granted, in nanoseconds; 0 before
+	dialer  *zkdial.Dialer
 	quit    chan struct{} // closed by Close
 	calls   sync.WaitGroup
 	hub     *hub
@@ -124,10 +124,10 @@ func Open(o Options) (*Store, error) {
 	if o.User != "" {
 		s.acl = zk.AuthACL(zk.PermAll)
 	}
-	d := &dialer{tls: o.TLS, silence: silence(o.SessionTimeout), granted: &s.granted}
+	s.dialer = &zkdial.Dialer{TLS: o.TLS, Timeout: o.SessionTimeout}
 	var err error
 	s.conn, _, err = zk.Connect(o.Servers, o.SessionTimeout,
-		zk.WithHostProvider(&hosts{}), zk.WithDialer(d.dial), zk.WithLogger(clientLog{s.log}), zk.WithLogInfo(false),
+		zk.WithHostProvider(&hosts{}), zk.WithDialer(s.dialer.Dial), zk.WithLogger(clientLog{s.log}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(16<<20), zk.WithEventCallback(s.event))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: %w", err)
@@ -168,20 +168,14 @@ func (s *Store) event(e zk.Event) {
 	switch {
 	case !changed || closed:
 	case up:
-		s.log.Info("ZooKeeper is connected", "server", e.Server, "session_timeout", time.Duration(s.granted.Load()))
+		s.log.Info("ZooKeeper is connected", "server", e.Server, "session_timeout", s.dialer.Granted())
 	default:
 		s.log.Warn("ZooKeeper is away; leases last until they can no longer be proven", "server", e.Server, "for", s.hold())
 	}
 }
 
 // hold is for how long a lease lasts after the last proof was sent; see the package's comment.
-func (s *Store) hold() time.Duration {
-	t := s.opt.SessionTimeout
-	if g := time.Duration(s.granted.Load()); g > 0 {
-		t = min(t, g)
-	}
-	return t * 2 / 3
-}
+func (s *Store) hold() time.Duration { return s.dialer.Hold() }
 
 // Close ends the session. Leases that are still held are released with it.
 func (s *Store) Close() error {
@@ -225,7 +219,7 @@ type Status struct {
 func (s *Store) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Status{Connected: s.up, Since: s.since, Server: s.conn.Server(), SessionTimeout: time.Duration(s.granted.Load())}
+	return Status{Connected: s.up, Since: s.since, Server: s.conn.Server(), SessionTimeout: s.dialer.Granted()}
 }
 
 // String names the servers and the root, for people.
