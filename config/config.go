@@ -34,6 +34,9 @@ type Destination struct {
 	OnLostPosition string `yaml:"on_lost_position"`
 }
 
+// SchemaFormer is a former value of Destination.Schema, which means no more than an empty one.
+const SchemaFormer = "information_schema"
+
 // What Destination.OnLostPosition says of a position that the source does not have any more, or never had.
 const (
 	LostStop     = "stop"

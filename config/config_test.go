@@ -161,6 +161,16 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen
 }
 
 // TestDebeziumDefaults: what Debezium does by itself is what the codec does by itself, and nothing of it touches other codecs.
+// What was valid once is so still; what never was is told with the choices, of which one is to leave the key out.
+func TestSchemaChoices(t *testing.T) {
+	for value, want := range map[string]string{"log": "", SchemaFormer: "", `""`: "", "guess": `destinations[0].schema: "guess" is not known; leave it out, or choose one of log`} {
+		_, err := Parse([]byte("destinations: [{name: shop, source: {address: 'h:1', user: u, password: p}, tables: ['shop.*'], schema: "+value+", sinks: [{name: s, kafka: {brokers: ['k:1']}}]}]\nmeta: {file: {directory: d}}"), env(nil))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
 func TestDebeziumDefaults(t *testing.T) {
 	for codec, want := range map[string]string{
 		"debezium": "shop.{schema}.{table} true shop true",

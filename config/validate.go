@@ -31,7 +31,13 @@ func (f *faults) add(path, format string, args ...any) {
 
 func (f *faults) oneOf(path, v string, known ...string) {
 	if !slices.Contains(known, v) {
-		f.add(path, "%q is not known; choose one of %s", v, strings.Join(known, ", "))
+		list := strings.Join(known, ", ")
+		if known[0] == "" {
+			list = "leave it out, or choose one of " + strings.Join(known[1:], ", ")
+		} else {
+			list = "choose one of " + list
+		}
+		f.add(path, "%q is not known; %s", v, list)
 	}
 }
 
@@ -183,7 +189,9 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	} else {
 		f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest)
 	}
-	f.oneOf(path+".schema", d.Schema, "", "log")
+	if d.Schema != SchemaFormer {
+		f.oneOf(path+".schema", d.Schema, "", "log")
+	}
 	if d.Ring.Events < 0 {
 		f.add(path+".ring.events", "must be positive")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,10 +146,15 @@ func (k *catalog) read(s *session, scope func(string) bool, table *ddl.Name) (ma
 		all[srv.Fold(ddl.Name{Schema: name})] = &ddl.Table{Charset: r.text(i, 1)}
 		wanted = append(wanted, literal(name))
 	}
-	// MySQL's dictionary finds many at once; the others open each table, and of one schema at a time.
-	step := 1
+	// MySQL's dictionary finds many at once; the others open each table, and of one schema at a time. Those count names only.
+	step, of, most := 1, "TABLES", maxTables
 	if !k.sv.mariaDB && srv.Version >= 80000 {
-		step = 500
+		step, of, most = 500, "COLUMNS", maxColumns
+	}
+	if table == nil {
+		if err := k.count(s, of, most, wanted); err != nil {
+			return nil, err
+		}
 	}
 	for ; len(wanted) > 0; wanted = wanted[min(step, len(wanted)):] {
 		in := "= " + wanted[0]
@@ -161,8 +167,44 @@ func (k *catalog) read(s *session, scope func(string) bool, table *ddl.Name) (ma
 		if err := k.tablesIn(s, srv, in, all); err != nil {
 			return nil, err
 		}
+		columns := 0
+		for _, t := range all {
+			columns += len(t.Columns)
+		}
+		if columns > maxColumns {
+			return nil, tooMany(columns, "columns", maxColumns)
+		}
 	}
 	return all, nil
+}
+
+// Limits of what is read at once: a history has room for little more (I9).
+const (
+	maxTables  = 50_000
+	maxColumns = 300_000
+)
+
+func tooMany(n int, what string, most int) error {
+	return &StopError{What: fmt.Sprintf("the databases that are followed have %d %s or more, and definitions of %d are kept", n, what, most),
+		Remedy: "narrow the destination's tables down to fewer databases, or set binlog_row_metadata=FULL on the source", Err: schema.ErrTooLarge}
+}
+
+// count fails before more is read than may be kept.
+func (k *catalog) count(s *session, of string, most int, schemas []string) error {
+	n := 0
+	for part := range slices.Chunk(schemas, 500) {
+		r, err := s.query(k.ctx, "SELECT COUNT(*) FROM information_schema."+of+" WHERE TABLE_SCHEMA IN ("+strings.Join(part, ",")+")")
+		if err != nil {
+			return err
+		}
+		if r.rows() > 0 {
+			n += int(r.number(0, 0))
+		}
+	}
+	if n > most {
+		return tooMany(n, strings.ToLower(of), most)
+	}
+	return nil
 }
 
 // tablesIn reads the tables of schemas, which in tells as it stands behind the schema's name in a condition.

@@ -12,6 +12,8 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -182,7 +184,7 @@ func TestReplayOfOpenTransaction(t *testing.T) {
 		"no GTID, moved":  {[]*event.Event{begin(&event.Txn{File: "binlog.000001", Start: 701, ServerUUID: "u"})}, "is gone"},
 		"GTID disappears": {[]*event.Event{begin(&event.Txn{File: "binlog.000001", Start: 700, ServerUUID: "u"})}, "is gone"},
 	} {
-		r := &reader{c: newUnit(t), put: func(context.Context, []*event.Event) error { return nil }, ordinal: 10, done: 10}
+		r := &reader{c: newUnit(t), history: schema.NewHistory(nil), put: func(context.Context, []*event.Event) error { return nil }, ordinal: 10, done: 10}
 		for _, e := range []*event.Event{begin(a), rows(a, 11, 2), rows(a, 13, 3)} {
 			if err := r.emit(t.Context(), e); err != nil {
 				t.Fatal(err)
@@ -272,5 +274,42 @@ func TestSilentServer(t *testing.T) {
 	c.opt.Addresses, c.opt.DialTimeout = []string{l.Addr().String()}, 50*time.Millisecond
 	if _, _, err := c.connect(t.Context()); err == nil {
 		t.Error("connected")
+	}
+}
+
+// small is a schema.Keeper that takes nothing.
+type small struct{ asked int }
+
+func (*small) Load(context.Context) ([]byte, error) { return nil, nil }
+
+func (k *small) Save(context.Context, []byte) error {
+	k.asked++
+	return &StopError{What: "it does not fit", Remedy: "have less", Err: schema.ErrTooLarge}
+}
+
+func (*small) Cursors(context.Context) ([]event.Position, error) { return nil, nil }
+
+// I6, I9: a history that cannot be saved stops a source whose rows have no names; one whose log has them goes on without.
+func TestHistoryTooLarge(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		k := &small{}
+		r := &reader{c: newUnit(t), history: schema.NewHistory(k), full: full, put: func(context.Context, []*event.Event) error { return nil }}
+		place := event.Position{File: "binlog.000001", Offset: 4, ServerUUID: "s"}
+		none := schema.Opening{Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) { return nil, place, nil }}
+		if _, err := r.history.Open(place, schema.ViewOptions{}, none); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			r.batch = []*event.Event{{Kind: event.End, Txn: &event.Txn{}}}
+			err := r.flush(t.Context())
+			var stop *StopError
+			if full && err != nil || !full && (!errors.As(err, &stop) || stop.Destination != "shop" || stop.Remedy == "") {
+				t.Errorf("full metadata %v: %v", full, err)
+			}
+			r.history.Forget(ddl.Name{Schema: "shop", Table: "t"}) // there is something to be saved again
+		}
+		if full && k.asked != 1 {
+			t.Errorf("it is tried %d times", k.asked)
+		}
 	}
 }

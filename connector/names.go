@@ -181,12 +181,12 @@ func (n *names) scan(from, to event.Position, tell func(*binlog.Statement) error
 // view returns the schema history as this reader sees it, complete up to where it starts.
 func (n *names) view() (*schema.View, error) {
 	r := n.r
-	h := r.c.opt.History
+	h := r.history
 	if err := h.Load(n.ctx); err != nil {
 		return nil, r.c.stopOf(err)
 	}
 	o := schema.ViewOptions{Source: n, Server: n.sv.ddl(), Scope: n.scope, Charsets: n.charsets, Logger: r.c.log}
-	return h.Open(r.last, o, schema.Opening{
+	v, err := h.Open(r.last, o, schema.Opening{
 		Here:  func() event.Position { return n.at },
 		Holds: n.holds,
 		Gap: func(from event.Position, tell func(*binlog.Statement) error) error {
@@ -199,13 +199,21 @@ func (n *names) view() (*schema.View, error) {
 			return err
 		},
 		Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) {
+			if r.c.opt.SchemaFrom == schema.FromLog {
+				return nil, r.last, nil // looked up when a row comes, for what the log does not tell
+			}
 			all, at, err := n.cat.tables(r.hideGTIDs, n.scope, nil, n.touched)
+			if r.full && errors.Is(err, schema.ErrTooLarge) {
+				r.c.log.Warn("there are more tables than are read at once; what the log does not tell of a table is looked up when a row of it comes", "error", err)
+				return nil, r.last, nil
+			}
 			if err == nil {
 				r.c.log.Info("table definitions are read", "tables", len(all), "file", at.File, "offset", at.Offset, "gtids", at.GTIDs.String())
 			}
 			return all, at, err
 		},
 	})
+	return v, r.c.stopOf(err)
 }
 
 // holds tells whether the log has a place of the schema history. It is not the log of before when it ends earlier, when

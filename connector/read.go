@@ -68,6 +68,9 @@ type reader struct {
 	damaged   int // attempts in a row that ended in bytes that make no sense
 	ahead     int // attempts in a row that found the source behind us
 
+	history *schema.History // the destination's, or with names from the log only one of its own
+	full    bool            // the log has the names: binlog_row_metadata=FULL
+
 	kept time.Time // when the schema history was last saved, or noted how far it reaches
 }
 
@@ -98,6 +101,9 @@ func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(contex
 		last: from.Position,
 	}
 	r.last.GTIDs = from.Position.GTIDs.Clone()
+	if r.history = c.opt.History; c.opt.SchemaFrom == schema.FromLog {
+		r.history = schema.NewHistory(nil)
+	}
 	r.kept = time.Now()
 	err := r.run(ctx)
 	r.keep(ctx)
@@ -116,9 +122,21 @@ func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(contex
 func (r *reader) keep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := r.c.opt.History.Save(ctx, event.Position{}); err != nil {
+	if err := r.save(ctx); err != nil {
 		r.c.log.Warn("the schema history is not saved up to its end; the next start looks through more of the log", "error", err)
 	}
+}
+
+// save saves the schema history. One that is too large is needed only where the log does not have the names.
+func (r *reader) save(ctx context.Context) error {
+	err := r.history.Save(ctx, event.Position{})
+	if r.full && errors.Is(err, schema.ErrTooLarge) {
+		r.c.log.Warn("the schema history is not saved any more: after a restart definitions are looked up anew, where the log does not tell all; to have it saved narrow the destination's tables down to fewer databases",
+			"error", err)
+		r.history.Detach()
+		return nil
+	}
+	return err
 }
 
 // Waits between attempts.
@@ -225,6 +243,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	}
 	cat := &catalog{ctx: ctx, c: c, addr: s.addr, sv: sv}
 	defer cat.close()
+	r.full = sv.vars["binlog_row_metadata"] == "FULL"
 	look := &names{ctx: ctx, r: r, cat: cat, sv: sv, addr: s.addr, charsets: charsets}
 	view, err := look.view()
 	if err != nil {
@@ -277,7 +296,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	}
 	// What lies before the fault is good.
 	err = errors.Join(r.flush(ctx), err)
-	c.opt.History.Advance(r.last)
+	r.history.Advance(r.last)
 	return err
 }
 
@@ -398,9 +417,9 @@ func (r *reader) flush(ctx context.Context) error {
 	if len(r.batch) == 0 {
 		return nil
 	}
-	if h := r.c.opt.History; h.Unsaved() {
+	if r.history.Unsaved() {
 		// I6, I7: what rows were decoded with, and the statements before them, outlive them.
-		if err := h.Save(ctx, event.Position{}); err != nil {
+		if err := r.save(ctx); err != nil {
 			return r.c.stopOf(err)
 		}
 		r.kept = time.Now()
@@ -436,7 +455,8 @@ func (r *reader) flush(ctx context.Context) error {
 		}
 	}
 	if end != nil && begin.Sub(r.kept) > keepEvery {
-		r.c.opt.History.Advance(r.last) // saved with the next batch
+		r.history.Advance(r.last) // saved with the next batch
+		r.history.Passed(r.last)
 		r.kept = begin
 	}
 	r.c.state.events.Add(int64(len(r.batch)))

@@ -22,6 +22,9 @@ type Documents interface {
 	SaveDocument(ctx context.Context, destination, name string, data []byte) error
 }
 
+// ErrTooLarge: a document is larger than the store takes; what was saved before is there still.
+var ErrTooLarge = errors.New("too large")
+
 // documentVersion is the number of the envelope's format.
 const documentVersion = 1
 
@@ -44,7 +47,7 @@ func EncodeDocument(destination, name string, data []byte) ([]byte, error) {
 	}
 	out, err := json.Marshal(documentEnvelope{documentVersion, destination, name, checksum(compact.Bytes()), compact.Bytes()})
 	if err == nil && len(out) >= MaxRecord {
-		err = fmt.Errorf("document %s takes %d bytes, %d are allowed", name, len(out), MaxRecord)
+		err = fmt.Errorf("document %s takes %d bytes, %d are allowed: %w", name, len(out), MaxRecord, ErrTooLarge)
 	}
 	return append(out, '\n'), err
 }

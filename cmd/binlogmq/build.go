@@ -53,6 +53,12 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 	if err != nil {
 		return nil, fmt.Errorf("destination %s: source.%w", d.Name, err)
 	}
+	from := d.Schema
+	if from == config.SchemaFormer {
+		if from = schema.FromHistory; number == 0 {
+			log.Warn("schema: information_schema means the same as none: leave it out", "destination", d.Name)
+		}
+	}
 	return connector.New(connector.Options{
 		Destination: d.Name,
 		Addresses:   d.Source.Address,
@@ -64,7 +70,7 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 		Start:       d.Start,
 		Reader:      number,
 		ServerID:    d.Source.ServerID,
-		SchemaFrom:  d.Schema,
+		SchemaFrom:  from,
 		History:     history,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),

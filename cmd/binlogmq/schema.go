@@ -46,7 +46,12 @@ func (k *keeper) Load(ctx context.Context) ([]byte, error) {
 
 // Save implements schema.Keeper.
 func (k *keeper) Save(ctx context.Context, data []byte) error {
-	return k.store.SaveDocument(ctx, k.destination, meta.SchemaHistory, data)
+	err := k.store.SaveDocument(ctx, k.destination, meta.SchemaHistory, data)
+	if errors.Is(err, meta.ErrTooLarge) {
+		err = &connector.StopError{Destination: k.destination, What: "the schema history cannot be saved",
+			Remedy: "narrow the destination's tables down to fewer databases, set binlog_row_metadata=FULL on the source, or keep cursors in files (meta.file)", Err: fmt.Errorf("%w: %w", schema.ErrTooLarge, err)}
+	}
+	return err
 }
 
 // Cursors implements schema.Keeper.

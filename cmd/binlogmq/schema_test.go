@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/meta/file"
 )
@@ -50,4 +55,20 @@ func TestSchemaCommands(t *testing.T) {
 	expect(0, "forgets every definition", "schema", "forget", "--destination", "shop", "--yes")
 	expect(0, "shop: definitions of nowhere yet", "schema", "show")
 	expect(2, "show or forget is needed", "schema")
+}
+
+// narrow is a store whose documents must be small.
+type narrow struct{ historyStore }
+
+func (narrow) SaveDocument(context.Context, string, string, []byte) error {
+	return fmt.Errorf("it does not fit: %w", meta.ErrTooLarge)
+}
+
+// A history that the store does not take is told with a remedy, and its reader knows what it is.
+func TestHistoryStoreTooSmall(t *testing.T) {
+	err := (&keeper{narrow{}, "shop"}).Save(t.Context(), []byte("{}"))
+	var stop *connector.StopError
+	if !errors.As(err, &stop) || stop.Destination != "shop" || stop.Remedy == "" || !errors.Is(err, schema.ErrTooLarge) {
+		t.Error(err)
+	}
 }

@@ -39,6 +39,9 @@ const (
 	historyFormat = 1
 )
 
+// ErrTooLarge: a history takes more than is kept. Errors of a Keeper say so, too.
+var ErrTooLarge = errors.New("the schema history is too large")
+
 // History is what is known of a destination's tables at each place in its log: what information_schema
 // showed at one place, and a version for each later statement that changed a table. Versions are immutable once rows
 // have been decoded with them, so that every replay decodes alike (I5, I6). It is safe for concurrent use; readers
@@ -61,6 +64,7 @@ type History struct {
 	added   int                   // versions since the last compaction
 	changes int64
 	saved   int64
+	loose   bool // it is not saved any more
 }
 
 // version is what one statement made of one table.
@@ -164,6 +168,11 @@ func (h *History) Save(ctx context.Context, read event.Position) error {
 		h.compact(cursors)
 	}
 	changes := h.changes
+	if h.loose {
+		h.saved = changes
+		h.mu.Unlock()
+		return nil
+	}
 	data, err := h.encode()
 	h.mu.Unlock()
 	if err != nil {
@@ -176,6 +185,22 @@ func (h *History) Save(ctx context.Context, read event.Position) error {
 	h.saved = changes
 	h.mu.Unlock()
 	return nil
+}
+
+// Detach has the history kept in memory only from now on. What is saved stays as it is.
+func (h *History) Detach() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loose = true
+}
+
+// Passed drops versions that nobody needs, once there are many, of a history without a Keeper whose only reader never goes back before pos.
+func (h *History) Passed(pos event.Position) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.keeper == nil && h.added >= compactAfter {
+		h.compact([]event.Position{pos})
+	}
 }
 
 // Unsaved reports whether a version has been added since the last Save.
@@ -365,7 +390,7 @@ func (h *History) encode() ([]byte, error) {
 	data, err := json.Marshal(&s)
 	if err == nil && len(data) > maxHistory {
 		err = &binlog.StopError{What: fmt.Sprintf("the schema history takes %d bytes, %d are allowed", len(data), maxHistory),
-			Remedy: "narrow the destination's tables down to fewer databases, or let cursors that lag behind advance"}
+			Remedy: "narrow the destination's tables down to fewer databases, set binlog_row_metadata=FULL on the source, or let cursors that lag behind advance", Err: ErrTooLarge}
 	}
 	return data, err
 }

@@ -359,6 +359,34 @@ func TestHistoryWidened(t *testing.T) {
 	}
 }
 
+// I9: a history of one reader, which is saved nowhere, keeps the newest version of each table.
+func TestHistoryPassed(t *testing.T) {
+	h := NewHistory(nil)
+	v, err := h.Open(place(100), ViewOptions{Source: &present{}, Server: srv}, Opening{Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) { return nil, place(100), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for i := range uint64(3000) {
+		at := 200 + 20*i
+		if err := v.Changed(said(at, fmt.Sprintf("CREATE OR REPLACE TABLE t%d (a INT, c%d INT)", i%3, i))); err != nil {
+			t.Fatal(err)
+		}
+		h.Passed(place(at))
+		n := 0
+		for _, l := range h.lists {
+			n += len(l)
+		}
+		most = max(most, n, len(h.places))
+	}
+	if most > compactAfter+3 {
+		t.Errorf("%d versions are kept", most)
+	}
+	if got := columnsOf(v, "t2"); got != "a c2999" {
+		t.Error(got)
+	}
+}
+
 func TestHistoryForget(t *testing.T) {
 	h := begun(nil, 100, 100)
 	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})

@@ -426,7 +426,7 @@ type Opening struct {
 	// Holds tells whether the log still is the one that has this place. nil: it is.
 	Holds func(event.Position) (bool, error)
 
-	// Begin reads all definitions, with a place up to which they hold.
+	// Begin reads all definitions, with a place up to which they hold; none where each is to be looked up when it is needed.
 	Begin func() (map[ddl.Name]*ddl.Table, event.Position, error)
 }
 
@@ -478,6 +478,9 @@ func (h *History) Open(start event.Position, o ViewOptions, op Opening) (*View, 
 	base, at, err := op.Begin()
 	if err != nil {
 		return nil, err
+	}
+	if base == nil {
+		base = map[ddl.Name]*ddl.Table{}
 	}
 	h.begin(o.Server, start, at, base)
 	return h.View(start, o), nil

@@ -62,7 +62,7 @@ func (s *Store) SaveDocument(ctx context.Context, destination, name string, data
 	}
 	size := len(out)
 	if out, err = pack(out); err != nil {
-		return fmt.Errorf("%s of %s, %d bytes, does not fit a ZooKeeper node: have fewer databases followed (tables), or keep cursors in files (meta.file)", name, destination, size)
+		return fmt.Errorf("%s of %s, %d bytes, does not fit a ZooKeeper node: %w", name, destination, size, meta.ErrTooLarge)
 	}
 	set := []any{&zk.SetDataRequest{Path: at, Data: out, Version: -1}}
 	err = s.conditional(ctx, id, set)
