@@ -75,12 +75,7 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	size := uint64(0)
-	for _, f := range files {
-		if f.name == pos.File {
-			size = f.size
-		}
-	}
+	size := sizeOf(files, pos.File)
 	switch last := files[len(files)-1].name; {
 	case event.FileNumber(pos.File) > event.FileNumber(last):
 		return reset("its last file is " + last)
@@ -102,6 +97,10 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 	}
 	r, err := own.query(ctx, fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d LIMIT 1", pos.File, pos.Offset))
 	if serverCode(err) == mysql.ER_ERROR_WHEN_EXECUTING_COMMAND {
+		// It is the error of a file that has been purged meanwhile, too.
+		if files, err = own.binlogs(ctx); err != nil || sizeOf(files, pos.File) == 0 {
+			return err
+		}
 		return reset("no event begins there")
 	}
 	if err != nil || r.rows() == 0 {
@@ -173,6 +172,16 @@ func (c *Connector) Keeps(ctx context.Context, pos event.Position) (held bool, e
 	}
 	defer s.close()
 	return c.holds(ctx, s, sv, &pos)
+}
+
+// sizeOf returns the size of a binlog file in bytes; 0: there is none of that name.
+func sizeOf(files []logFile, name string) uint64 {
+	for _, f := range files {
+		if f.name == name {
+			return f.size
+		}
+	}
+	return 0
 }
 
 // Holds waits until the source has all these transactions, as a replica that has just been promoted may need a moment for
