@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/internal/testenv"
@@ -511,7 +512,8 @@ func TestStops(t *testing.T) {
 				s.Exec("SET SESSION sql_log_bin=1")
 			}
 			stops("statement-format DML (INSERT)", plain, "SET SESSION binlog_format=STATEMENT", "INSERT INTO shop.t VALUES (1,1)", "SET SESSION binlog_format=ROW")
-			stops("binlog_row_metadata=FULL", plain, "SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO shop.t VALUES (3,1)")
+			strict := func(o *Options) { o.SchemaFrom = schema.FromLog }
+			stops("binlog_row_metadata=FULL", strict, "SET GLOBAL binlog_row_metadata=MINIMAL", "INSERT INTO shop.t VALUES (3,1)")
 			s.Exec("SET GLOBAL binlog_row_metadata=FULL")
 			// The log moves on and is purged.
 			con := newConnector(t, s, "latest", "shop.*")
