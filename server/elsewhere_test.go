@@ -308,3 +308,25 @@ func TestRemovedWhilePreparing(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstOfThisServer: a new subscription does not begin at a cursor that was left behind on another server.
+func TestFirstOfThisServer(t *testing.T) {
+	at := func(server string, ordinal int64) event.Cursor {
+		return event.Cursor{Ordinal: ordinal, Position: event.Position{ServerUUID: server}}
+	}
+	for name, c := range map[string]struct {
+		all    []event.Cursor
+		placed bool
+		want   int64
+	}{
+		"one":               {[]event.Cursor{at("A", 7)}, true, 7},
+		"the oldest":        {[]event.Cursor{at("A", 7), at("A", 5), at("A", 9)}, true, 5},
+		"left behind":       {[]event.Cursor{at("A", 3), at("B", 7), at("B", 9)}, true, 7},
+		"nobody sees to it": {[]event.Cursor{at("A", 3), at("B", 7)}, false, 3},
+		"not known whose":   {[]event.Cursor{at("", 3), at("B", 7)}, true, 3},
+	} {
+		if got := oldestOf(c.all, c.placed); got.Ordinal != c.want {
+			t.Errorf("%s: %d", name, got.Ordinal)
+		}
+	}
+}

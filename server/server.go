@@ -394,13 +394,10 @@ func (d *destination) subscription(ctx context.Context, id Identity, filter stri
 
 // firstCursor returns where a new subscription begins, and the destination's skips.
 func (d *destination) firstCursor(ctx context.Context) (event.Cursor, []meta.Skip, error) {
-	var first event.Cursor
+	var all []event.Cursor
 	var skips []meta.Skip
-	found := false
 	consider := func(c event.Cursor, more []meta.Skip) {
-		if !found || c.Ordinal < first.Ordinal {
-			first, found = transactionEnd(c), true
-		}
+		all = append(all, transactionEnd(c))
 		for _, k := range more {
 			if !slices.Contains(skips, k) {
 				skips = append(skips, k)
@@ -408,6 +405,7 @@ func (d *destination) firstCursor(ctx context.Context) (event.Cursor, []meta.Ski
 		}
 	}
 	d.mu.Lock()
+	placed := d.placed
 	known := make(map[string]bool)
 	for name, x := range d.subs {
 		known[name] = true
@@ -431,11 +429,22 @@ func (d *destination) firstCursor(ctx context.Context) (event.Cursor, []meta.Ski
 		}
 		consider(r.Cursor, r.Skips)
 	}
-	if found {
-		return first, skips, nil
+	if len(all) > 0 {
+		return oldestOf(all, placed), skips, nil
 	}
 	c, err := d.src.Start(ctx)
 	return transactionEnd(c), nil, err
+}
+
+// oldestOf returns the cursor with the lowest ordinal. placed: the highest ordinals are of the server that answers, and cursors that were left
+// on another one, as nobody can go on from them, do not count.
+func oldestOf(all []event.Cursor, placed bool) event.Cursor {
+	order := func(a, b event.Cursor) int { return cmp.Compare(a.Ordinal, b.Ordinal) }
+	at := slices.MaxFunc(all, order).Position.ServerUUID
+	return slices.MinFunc(slices.DeleteFunc(all, func(c event.Cursor) bool {
+		other := c.Position.ServerUUID
+		return placed && at != "" && other != "" && other != at
+	}), order)
 }
 
 // Unsubscribe disconnects the subscription and forgets its cursor.
