@@ -203,9 +203,16 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 			ids = append(ids, id)
 		}
 	}
+	another, err := lostAny(ctx, store, ids, src.Keeps)
+	if err != nil {
+		return fmt.Errorf("cursor set: %w", err)
+	}
 	records, err := move(ctx, store, ids, start)
 	if err != nil {
 		return err
+	}
+	if another {
+		fmt.Fprintf(out, "The source's log does not have the position of before: what is known of the tables of %s is forgotten and read anew.\n", d.Name)
 	}
 	for _, id := range ids {
 		fmt.Fprintf(out, "%s goes to %s\n", id, positionText(records[id].Cursor.Position))
@@ -222,6 +229,11 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	if err := confirm("cursor set", *yes, in, out); err != nil {
 		return err
 	}
+	if another {
+		if err := forgetHistory(ctx, store, d.Name, nil); err != nil {
+			return err
+		}
+	}
 	for _, id := range ids {
 		if err := store.Save(ctx, id, records[id]); err != nil {
 			return err
@@ -229,6 +241,27 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	}
 	fmt.Fprintf(out, "%d cursors are moved\n", len(ids))
 	return err
+}
+
+// lostAny tells whether the log does not have a place where a cursor stands. keeps asks the source.
+func lostAny(ctx context.Context, store meta.Store, ids []meta.Identity, keeps func(context.Context, event.Position) (bool, error)) (bool, error) {
+	for _, id := range ids {
+		r, err := store.Load(ctx, id)
+		if errors.Is(err, meta.ErrNotFound) || errors.Is(err, meta.ErrDamaged) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		p := r.Cursor.Position
+		if p.File == "" && p.GTIDs.IsEmpty() {
+			continue
+		}
+		if held, err := keeps(ctx, p); err != nil || !held {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func pick(cfg *config.Config, name string) (*config.Destination, error) {

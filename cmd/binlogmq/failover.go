@@ -293,6 +293,11 @@ func (p *program) relocate(ctx context.Context, d *destination, end event.Positi
 	if err != nil {
 		return err
 	}
+	if !errors.Is(why, event.ErrPurged) {
+		if err := forgetHistory(ctx, p.store, d.cfg.Name, d.history); err != nil {
+			return err
+		}
+	}
 	return p.relocateTo(ctx, d, first, end, all, why)
 }
 

@@ -74,6 +74,18 @@ func (k *keeper) Cursors(ctx context.Context) ([]event.Position, error) {
 	return all, nil
 }
 
+// forgetHistory drops what is known of a destination's tables, as its log is another one now (I6). h, which may be nil, is what is
+// loaded of it; nobody may be reading.
+func forgetHistory(ctx context.Context, s historyStore, destination string, h *schema.History) error {
+	if err := s.SaveDocument(ctx, destination, meta.SchemaHistory, nil); err != nil {
+		return err
+	}
+	if h != nil {
+		h.Forget(ddl.Name{})
+	}
+	return nil
+}
+
 func schemaCommand(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) > 0 {
 		switch args[0] {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/meta/file"
 )
@@ -69,6 +70,50 @@ func TestHistoryStoreTooSmall(t *testing.T) {
 	err := (&keeper{narrow{}, "shop"}).Save(t.Context(), []byte("{}"))
 	var stop *connector.StopError
 	if !errors.As(err, &stop) || stop.Destination != "shop" || stop.Remedy == "" || !errors.Is(err, schema.ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
+// I6: what was known of the tables does not answer for a log that does not have a cursor's place.
+func TestHistoryOfAnotherLogIsForgotten(t *testing.T) {
+	store, err := file.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	ctx := t.Context()
+	lease, err := store.TryAcquire(ctx, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lease.Release(ctx) }()
+	ids := []meta.Identity{{Destination: "shop", Client: "1001"}, {Destination: "shop", Client: "1002"}, {Destination: "shop", Client: "1003"}}
+	for i, id := range ids[:2] {
+		if err := store.Save(ctx, id, &meta.Record{Cursor: event.Cursor{Position: event.Position{File: "binlog.000001", Offset: uint64(100 + 100*i), ServerUUID: "s"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	away := errors.New("away")
+	for end, want := range map[uint64]bool{100: true, 200: false} {
+		another, err := lostAny(ctx, store, ids, func(_ context.Context, p event.Position) (bool, error) { return p.Offset <= end, nil })
+		if err != nil || another != want {
+			t.Errorf("a log of %d bytes: %v, %v", end, another, err)
+		}
+	}
+	if _, err := lostAny(ctx, store, ids, func(context.Context, event.Position) (bool, error) { return false, away }); !errors.Is(err, away) {
+		t.Error(err)
+	}
+	if err := store.SaveDocument(ctx, "shop", meta.SchemaHistory, []byte(`{"format":99}`)); err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory(store, "shop")
+	if err := forgetHistory(ctx, store, "shop", h); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Load(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := newHistory(store, "shop").Load(ctx); err != nil {
 		t.Error(err)
 	}
 }

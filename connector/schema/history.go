@@ -333,6 +333,7 @@ func (h *History) Forget(n ddl.Name) bool {
 	h.changes++
 	if n == (ddl.Name{}) {
 		h.clear()
+		h.loaded = true // what is saved does not come back
 		return true
 	}
 	_, there := h.base[n]
