@@ -109,6 +109,7 @@ type SubscribeOption func(*subscribeOptions)
 type subscribeOptions struct {
 	matcher          Matcher
 	wholeTransaction bool
+	untilSaved       bool
 }
 
 // WithMatcher decides with m instead of reading the filter text as a list of
@@ -121,6 +122,11 @@ func WithMatcher(m Matcher) SubscribeOption {
 // start again, rows that were acknowledged included, as Canal's clients expect.
 func WithWholeTransaction() SubscribeOption {
 	return func(o *subscribeOptions) { o.wholeTransaction = true }
+}
+
+// UntilSaved lets Subscribe wait, until its context ends, while the store refuses the first cursor; without it that is an error.
+func UntilSaved() SubscribeOption {
+	return func(o *subscribeOptions) { o.untilSaved = true }
 }
 
 // Size says when a batch is full: as soon as it reaches one of the limits that

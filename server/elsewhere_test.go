@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
@@ -329,4 +330,35 @@ func TestFirstOfThisServer(t *testing.T) {
 			t.Errorf("%s: %d", name, got.Ordinal)
 		}
 	}
+}
+
+// TestSubscribeUntilSaved: a store that is away for a while when a subscription begins costs it nothing but time, if it says so; one that another
+// process owns is not waited for (I8).
+func TestSubscribeUntilSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{})
+		a := r.s.Client(id("a"))
+		r.m.refuse(errors.New("away"))
+		if err := a.Subscribe(ctx, ""); err == nil || !strings.Contains(err.Error(), "away") {
+			t.Error(err)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := a.Subscribe(short, "", UntilSaved()); err == nil || short.Err() == nil {
+			t.Error(err)
+		}
+		told := make(chan error)
+		go func() { told <- a.Subscribe(ctx, "", UntilSaved()) }()
+		time.Sleep(time.Minute)
+		r.m.refuse(nil)
+		r.must(<-told)
+		r.start()
+		r.oneRow(2)
+		r.follow(a, r.follower(0))
+		r.m.refuse(meta.ErrFenced)
+		if err := r.s.Client(id("b")).Subscribe(ctx, "", UntilSaved()); !errors.Is(err, ErrFenced) {
+			t.Error(err)
+		}
+		r.m.refuse(nil)
+	})
 }

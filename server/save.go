@@ -111,6 +111,23 @@ func notSaved(id Identity, err error) error {
 	return fmt.Errorf("%s: cursor not saved: %w", id, err)
 }
 
+// saveFirst saves a subscription that is not connected yet. With repeat it goes on while the store refuses, until ctx ends.
+func (d *destination) saveFirst(ctx context.Context, s *sub, repeat bool) error {
+	for wait := minSaveBackoff; ; wait = min(2*wait, maxSaveBackoff) {
+		err := d.save(ctx, s, 1<<62, false)
+		if err == nil || !repeat || errors.Is(err, meta.ErrFenced) || ctx.Err() != nil { // I8
+			return err
+		}
+		t := d.s.clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		case <-t.C():
+		}
+	}
+}
+
 // saveBefore saves the subscription's moves up to need before it returns, however long
 // the store refuses, until ctx ends.
 func (d *destination) saveBefore(ctx context.Context, s *sub, need int64) error {

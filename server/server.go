@@ -319,7 +319,7 @@ func (s *Server) Subscribe(ctx context.Context, id Identity, filter string, opts
 		return d.ended(err)
 	}
 	// The first cursor must not move with a crash, and no batch id may be used twice.
-	if err := d.save(ctx, x, 1<<62, false); err != nil {
+	if err := d.saveFirst(ctx, x, o.untilSaved); err != nil {
 		d.keep(x)
 		return d.ended(notSaved(id, err))
 	}

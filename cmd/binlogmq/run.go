@@ -283,7 +283,7 @@ func (p *program) publishOnce(soft, hard context.Context, d *destination) error 
 			continue // it looks at its topics first, or finishes what it did; the others do not wait
 		}
 		// The first subscription asks the source where to start.
-		if err := s.client.Subscribe(soft, filterText(s.cfg)); err != nil {
+		if err := s.client.Subscribe(soft, filterText(s.cfg), server.UntilSaved()); err != nil {
 			return fail(err)
 		}
 	}
@@ -296,7 +296,7 @@ func (p *program) publishOnce(soft, hard context.Context, d *destination) error 
 			if late[i] {
 				err := p.replaySink(soft, hard, d, i)
 				if err == nil && soft.Err() == nil {
-					err = s.client.Subscribe(soft, filterText(s.cfg))
+					err = s.client.Subscribe(soft, filterText(s.cfg), server.UntilSaved())
 				}
 				if err != nil {
 					d.notify(err)
