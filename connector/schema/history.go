@@ -296,6 +296,9 @@ func (h *History) reach() []event.Position {
 	defer h.mu.Unlock()
 	at, read := h.at, h.read
 	at.GTIDs, read.GTIDs = at.GTIDs.Clone(), read.GTIDs.Clone()
+	if at.File == read.File && at.Offset == read.Offset && at.ServerUUID == read.ServerUUID && at.GTIDs.Equal(read.GTIDs) {
+		return []event.Position{read}
+	}
 	return []event.Position{at, read}
 }
 
