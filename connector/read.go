@@ -123,7 +123,7 @@ func (r *reader) keep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := r.save(ctx); err != nil {
-		r.c.log.Warn("the schema history is not saved up to its end; the next start looks through more of the log", "error", err)
+		r.c.log.Info("the schema history is not saved up to its end; the next start looks through more of the log", "error", err)
 	}
 }
 

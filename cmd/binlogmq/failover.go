@@ -265,12 +265,12 @@ func (p *program) put(ctx context.Context, d *destination, all []*standing, plac
 	return nil
 }
 
-// persist saves a record, however long the store refuses, while the lease lasts.
+// persist saves a record, however long ZooKeeper is away, while the lease lasts.
 func (p *program) persist(ctx context.Context, d *destination, id meta.Identity, r *meta.Record) error {
 	told := false
 	for wait := minRestart; ; wait = min(2*wait, maxRestart) {
 		err := p.store.Save(ctx, id, r)
-		if err == nil || errors.Is(err, meta.ErrFenced) || ctx.Err() != nil { // I8: only by the owner
+		if err == nil || errors.Is(err, meta.ErrFenced) || ctx.Err() != nil || p.cfg.Meta.ZooKeeper == nil { // I8: only by the owner
 			return err
 		}
 		if !told {

@@ -54,7 +54,7 @@ func TestOnePlaceI7(t *testing.T) {
 			return event.GTID{Domain: 1, Server: 1 + uint32(n/7%2), Seq: uint64(n)}
 		}
 		store := &dying{}
-		p := &program{store: store, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		p := silent(store)
 		d := &destination{cfg: &config.Destination{Name: "shop"}}
 		had := map[string]*standing{}
 		highest := int64(0)
@@ -163,7 +163,7 @@ const sidA, sidB = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9
 
 // silent returns a program that has nothing but a store.
 func silent(s metaStore) *program {
-	return &program{store: s, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return &program{cfg: &config.Config{Meta: config.Meta{ZooKeeper: &config.MetaZooKeeper{}}}, store: s, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
 // TestReachable: a client that has not read what the new server has purged stands in nobody's way; a sink does, as its stop must be seen.

@@ -256,7 +256,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 	}
 	log.Info("the configuration changed, or a topic has more partitions: first, what was done before is finished as it was begun", "sinks", names)
 	for i := range sinks {
-		if err := srv.Subscribe(soft, sinks[i].part.client.Identity(), sinks[i].saved.recipe.Filter, server.UntilSaved()); err != nil {
+		if err := srv.Subscribe(soft, sinks[i].part.client.Identity(), sinks[i].saved.recipe.Filter, p.patient()...); err != nil {
 			return err
 		}
 	}

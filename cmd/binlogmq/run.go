@@ -48,6 +48,15 @@ type program struct {
 	governor *governor // of the garbage collector
 }
 
+// patient is how sinks subscribe. A ZooKeeper that is away comes back by itself; a directory in which nothing can be written wants
+// somebody who is told at once.
+func (p *program) patient() []server.SubscribeOption {
+	if p.cfg.Meta.ZooKeeper == nil {
+		return nil
+	}
+	return []server.SubscribeOption{server.UntilSaved()}
+}
+
 // destination is what runs of a destination while this process owns it.
 type destination struct {
 	cfg       *config.Destination
@@ -283,7 +292,7 @@ func (p *program) publishOnce(soft, hard context.Context, d *destination) error 
 			continue // it looks at its topics first, or finishes what it did; the others do not wait
 		}
 		// The first subscription asks the source where to start.
-		if err := s.client.Subscribe(soft, filterText(s.cfg), server.UntilSaved()); err != nil {
+		if err := s.client.Subscribe(soft, filterText(s.cfg), p.patient()...); err != nil {
 			return fail(err)
 		}
 	}
@@ -296,7 +305,7 @@ func (p *program) publishOnce(soft, hard context.Context, d *destination) error 
 			if late[i] {
 				err := p.replaySink(soft, hard, d, i)
 				if err == nil && soft.Err() == nil {
-					err = s.client.Subscribe(soft, filterText(s.cfg), server.UntilSaved())
+					err = s.client.Subscribe(soft, filterText(s.cfg), p.patient()...)
 				}
 				if err != nil {
 					d.notify(err)
