@@ -146,6 +146,7 @@ func TestEveryMetricMoves(t *testing.T) {
 		"binlogmq_lease_epoch":                       "the same",
 		"binlogmq_meta_connected":                    "the same",
 		"binlogmq_source_skipped_transactions_total": "no order to skip one was given",
+		"binlogmq_source_lost_positions_total":       "no position is lost",
 		"binlogmq_sink_commits_total":                "delivery is not transactional",
 		"binlogmq_sink_spread_transactions_total":    "the same",
 		"binlogmq_sink_hanging_partitions":           "the same",
