@@ -68,7 +68,7 @@ func (l *lane) push(e *entry) error {
 		l.s.goLane(l)
 	}
 	if l.direct {
-		if e.id > l.stored && e.wire <= l.largest && l.sent < l.s.window {
+		if e.id > l.stored && !l.goesAlone(e) && l.sent < l.s.window {
 			l.sent++
 			l.mu.Unlock()
 			l.prod.send(e)
@@ -80,6 +80,14 @@ func (l *lane) push(e *entry) error {
 	l.mu.Unlock()
 	return nil
 }
+
+// alwaysAlone is the wire size above which an entry is sent alone though larger ones have passed: a topic's limit may be
+// lowered at any time.
+const alwaysAlone = 128 << 10
+
+// goesAlone tells whether nothing may be on the wire beside e. I3: a topic's own size limit shows only when it refuses, and if what
+// followed is stored then, the refused one never can be: its id is spent. l.mu is held.
+func (l *lane) goesAlone(e *entry) bool { return e.wire > min(l.largest, alwaysAlone) }
 
 // run opens the lane if it is not, sends what waits, and ends when nothing
 // waits or the lane is over.
@@ -124,10 +132,9 @@ func (l *lane) run() {
 				l.abandon(l.s.refuse(err))
 				return
 			}
-			// I3: a topic's own size limit shows only when it refuses; nothing may follow then.
-			larger := e.wire > l.largest
-			hold = larger && l.sent > 0
-			l.alone = larger && !hold
+			alone := l.goesAlone(e)
+			hold = alone && l.sent > 0
+			l.alone = alone && !hold
 		}
 		if hold {
 			l.waiting = true

@@ -141,6 +141,50 @@ func TestLargerMessagesGoAlone(t *testing.T) {
 	sinktest.CheckExact(t, "after", cl.read(topic), seqRange(1, 100))
 }
 
+// I3: a topic's limit may be lowered while we run, so a large message goes alone although larger ones have passed: refused, it has not
+// been overtaken, and is sent once it fits.
+func TestALargeMessageIsNotOvertaken(t *testing.T) {
+	cl := newCluster()
+	s := opened(t, cl, func(o *Options) { o.WatchdogTimeout = time.Second })
+	r := sinktest.NewRecorder(nil)
+	msgs := sinktest.Messages(r, topic, 0, 1, 60)
+	msgs[4].Value, msgs[29].Value = make([]byte, 2*alwaysAlone), make([]byte, alwaysAlone+1)
+	if _, err := s.Publish(limit(t), msgs[:20]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	cl.set(func() { cl.fate = on(30, refused) })
+	resume := cl.pause()
+	if _, err := s.Publish(limit(t), msgs[20:]); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	for s.Status().InFlight > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if s.Status().Err == nil {
+		t.Fatal("the refusal is not told")
+	}
+	cl.set(func() { cl.fate = nil; cl.said = "" })
+	if err := s.Reset(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	again := sinktest.Messages(r, topic, 0, 21, 40)
+	again[9].Value = msgs[29].Value
+	if _, err := s.Publish(limit(t), again); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Status().Err; err != nil {
+		t.Fatal(err)
+	}
+	sinktest.CheckExact(t, "stored", cl.read(topic), seqRange(1, 60))
+}
+
 // I3: a message that was refused while others behind it were stored cannot be
 // sent any more under its id; that is told, and never taken for stored.
 func TestARefusedMessageThatWasOvertaken(t *testing.T) {
