@@ -464,7 +464,7 @@ func (ses *session) end(ctx context.Context) error {
 	go func() {
 		ses.wg.Wait()
 		if ses.txn != nil {
-			ses.txn.co.close() // the manager has used it first, then the transactor
+			ses.txn.closed.Do(ses.txn.co.close) // the manager has used it first, then the transactor; end may be called again
 		}
 		close(done)
 	}()

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +19,11 @@ import (
 // A source transaction enters the open Kafka transaction once it is whole, or begins one of its own that waits for its end.
 // So a commit never cuts one, unless it is too large or too slow.
 type transactor struct {
-	ses   *session
-	co    *coordinator
-	wake  chan struct{} // to its goroutine
-	begun chan struct{} // closed when the session has a producer id and knows the cursor
+	ses    *session
+	co     *coordinator
+	wake   chan struct{} // to its goroutine
+	begun  chan struct{} // closed when the session has a producer id and knows the cursor
+	closed sync.Once     // of co
 
 	// The rest is guarded by the session's mu.
 	resume mark // up to there everything is committed by sessions before this one
