@@ -324,8 +324,11 @@ func searchCursor(l *partitionLog, start, end int64) (cursorRecord, bool, error)
 	for span := int64(64); ; span *= 16 {
 		from := max(start, end-span)
 		scan, err := scanCursor(l, from, end)
-		if err != nil || scan.found && !scan.unsure || from == start {
-			return scan.rec, scan.found, err
+		if err != nil {
+			return cursorRecord{}, false, err
+		}
+		if scan.found && !scan.unsure || from == start {
+			return scan.rec, scan.found, nil
 		}
 	}
 }
