@@ -416,7 +416,7 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	if !owes && !refused {
 		return
 	}
-	if !owes && sent > 1 {
+	if refused && sent > 1 {
 		// Something of what followed may be stored: then this id is spent.
 		n.sink.setSuspect(laneKey{worst.topic, worst.partition}, e.id)
 	}
