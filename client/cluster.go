@@ -158,7 +158,7 @@ func (c *Cluster) ready(ctx context.Context) error {
 			}
 			c.seat = s
 		}
-		if held, err := c.seat.held(); err != nil || !held {
+		if held, err := c.seat.held(ctx); err != nil || !held {
 			c.drop()
 			if err == nil {
 				err = c.seat.take(ctx)
@@ -300,6 +300,8 @@ type seat struct {
 	at      string          // the client's running node
 	mine    int64           // session that holds it; 0: none
 	changed <-chan zk.Event // something has happened to it
+	linked  int64           // links when that was asked for
+	links   atomic.Int64    // connections to ZooKeeper so far
 	away    atomic.Int64    // since when ZooKeeper is, in ns since 1970; 0: it is not
 	begun   atomic.Bool     // there has been a session
 }
@@ -325,6 +327,7 @@ func (s *seat) event(e zk.Event) {
 	case e.Type != zk.EventSession:
 	case e.State == zk.StateHasSession:
 		s.away.Store(0)
+		s.links.Add(1)
 		s.begun.Store(true)
 	case e.State == zk.StateDisconnected, e.State == zk.StateExpired:
 		s.away.CompareAndSwap(0, time.Now().UnixNano())
@@ -361,7 +364,7 @@ func (s *seat) explain(err error) error {
 }
 
 // held says whether this process works as the client. An error says that nobody can tell any more: another one may by now.
-func (s *seat) held() (bool, error) {
+func (s *seat) held(ctx context.Context) (bool, error) {
 	if s.mine == 0 {
 		return false, nil
 	}
@@ -373,8 +376,25 @@ func (s *seat) held() (bool, error) {
 	case <-s.changed:
 		return false, nil // take looks
 	default:
+	}
+	if s.linked == s.links.Load() {
 		return true, nil
 	}
+	// The ZooKeeper client sets its watches anew with each connection, perhaps too late to tell of a change meanwhile.
+	n, err := s.look(ctx)
+	if err != nil {
+		return false, s.explain(err)
+	}
+	if !n.there || n.stat.EphemeralOwner != s.mine {
+		return false, nil
+	}
+	s.sit(n)
+	return true, nil
+}
+
+// sit notes that the node is this process's.
+func (s *seat) sit(n watchedNode) {
+	s.mine, s.changed, s.linked = n.stat.EphemeralOwner, n.changed, n.linked
 }
 
 type watchedNode struct {
@@ -382,10 +402,12 @@ type watchedNode struct {
 	data    []byte
 	stat    *zk.Stat
 	changed <-chan zk.Event
+	linked  int64 // connections to ZooKeeper when it was read, or fewer
 }
 
 func (s *seat) look(ctx context.Context) (watchedNode, error) {
 	return request(ctx, s, func() (n watchedNode, err error) {
+		n.linked = s.links.Load()
 		n.data, n.stat, n.changed, err = s.conn.GetW(s.at)
 		if errors.Is(err, zk.ErrNoNode) {
 			return watchedNode{}, nil
@@ -425,7 +447,7 @@ func (s *seat) take(ctx context.Context) error {
 			continue
 		}
 		if ours {
-			s.mine, s.changed = n.stat.EphemeralOwner, n.changed
+			s.sit(n)
 			return nil
 		}
 		if n.stat.EphemeralOwner == before {
@@ -433,10 +455,33 @@ func (s *seat) take(ctx context.Context) error {
 		} else {
 			wait = takeoverDelay
 		}
+		if s.await(ctx, n) != nil {
+			return fmt.Errorf("%w: %q works as client %d of destination %s: %w", ErrNotConnected, r.Address, s.o.ClientID, s.o.Destination, context.Cause(ctx))
+		}
+	}
+}
+
+// await returns when the node may not be as it was read any more, or with ctx's error.
+func (s *seat) await(ctx context.Context, n watchedNode) error {
+	t := time.NewTicker(s.o.SessionTimeout)
+	defer t.Stop()
+	for {
 		select {
 		case <-n.changed:
+			return nil
+		case <-t.C: // see held; without another watch, for the client keeps each until it fires
+			_, err := request(ctx, s, func() (*zk.Stat, error) {
+				_, stat, err := s.conn.Get(s.at)
+				if err == nil && (stat.Czxid != n.stat.Czxid || stat.Mzxid != n.stat.Mzxid) {
+					err = zk.ErrNoNode
+				}
+				return stat, err
+			})
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			}
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %q works as client %d of destination %s: %w", ErrNotConnected, r.Address, s.o.ClientID, s.o.Destination, context.Cause(ctx))
+			return ctx.Err()
 		}
 	}
 }
@@ -481,7 +526,7 @@ func (s *seat) tell(ctx context.Context, address string) error {
 		s.mine = 0
 		return s.explain(err)
 	}
-	s.changed = n.changed
+	s.sit(n)
 	return nil
 }
 

@@ -140,3 +140,54 @@ func TestOneWorksAsTheClient(t *testing.T) {
 		t.Errorf("the running node is gone (%v)", err)
 	}
 }
+
+// TestMissedWatch: a watch that ZooKeeper's client has set too late after a reconnect, so that it never tells, neither keeps a client
+// waiting for ever nor lets it work beside another.
+func TestMissedWatch(t *testing.T) {
+	t.Parallel()
+	servers := testenv.ZooKeeper(t).Servers
+	o := ClusterOptions{
+		TCPOptions: TCPOptions{Destination: "shop", ClientID: DefaultClientID}, ZooKeeper: servers,
+		Root: fmt.Sprintf("/binlogmq-test-watch-%d", time.Now().UnixNano()), SessionTimeout: 4 * time.Second,
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	open := func() *seat {
+		s, err := newSeat(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.close)
+		return s
+	}
+	a, b := open(), open()
+	if err := a.take(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n, err := b.look(ctx)
+	if err != nil || !n.there {
+		t.Fatalf("%v, %v", n.there, err)
+	}
+	n.changed = nil
+	if err := a.conn.Delete(a.at, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.await(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.changed, a.linked = nil, a.links.Load()-1
+	if held, err := a.held(ctx); held || err != nil {
+		t.Fatalf("held although another has it: %v, %v", held, err)
+	}
+	b.mine = b.conn.SessionID()
+	b.linked = b.links.Load() - 1
+	if held, err := b.held(ctx); !held || err != nil {
+		t.Fatalf("not held any more: %v, %v", held, err)
+	}
+	if b.linked != b.links.Load() || b.changed == nil {
+		t.Error("no watch was set anew")
+	}
+}

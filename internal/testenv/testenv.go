@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,13 @@ var root = sync.OnceValues(func() (string, error) {
 		dir = up
 	}
 })
+
+// RaceOptions are the race detector's options, GORACE: those of the environment, with races of client libraries suppressed
+// that are known to do no harm.
+func RaceOptions() string {
+	_, here, _, _ := runtime.Caller(0)
+	return strings.TrimSpace(os.Getenv("GORACE") + " suppressions=" + filepath.Join(filepath.Dir(here), "race.suppressions"))
+}
 
 // state is the folder below which all servers have their data.
 func state() (string, error) {

@@ -66,7 +66,7 @@ func newClusterRun(t *testing.T) *clusterRun {
 	c.run = newRun(t, testenv.MySQL(t, "mysql"), &kafkaTarget{kafka, prefix, "canal-json"})
 	c.zoo = testenv.NewZooKeeper(t, 1)
 	var err error
-	if c.zooClient, _, err = zk.Connect(c.zoo.Servers, 40*time.Second, zk.WithLogInfo(false), zk.WithLogger(quietLog{})); err != nil {
+	if c.zooClient, _, err = zk.Connect(c.zoo.Servers, 4*time.Second, zk.WithLogInfo(false), zk.WithLogger(quietLog{})); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.zooClient.Close)

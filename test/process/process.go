@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/sink/kafka"
 )
 
@@ -58,13 +58,6 @@ func Build(to string, args ...string) error {
 		return fmt.Errorf("building binlogmq: %w\n%s", err, out)
 	}
 	return nil
-}
-
-// suppressions is the file that keeps a known race of a client library from
-// hiding ours.
-func suppressions() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "sink", "pulsar", "testdata", "race.suppressions")
 }
 
 // FreeAddress returns a loopback address that was free just now.
@@ -144,7 +137,7 @@ func StartWith(t testing.TB, config string, o Options) *Child {
 		out := io.MultiWriter(c.log, f)
 		c.cmd.Stdout, c.cmd.Stderr = out, out
 	}
-	c.cmd.Env = append(append(os.Environ(), "GORACE="+strings.TrimSpace(os.Getenv("GORACE")+" suppressions="+suppressions())), o.Env...)
+	c.cmd.Env = append(append(os.Environ(), "GORACE="+testenv.RaceOptions()), o.Env...)
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
