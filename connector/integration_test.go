@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -600,16 +601,23 @@ func TestIdentityClash(t *testing.T) {
 	}
 }
 
+// TestLogins: with each way to log in and to be sure of the server, also while the server has not the password at hand and asks for the whole
+// of it: the first login behind FLUSH PRIVILEGES, and those that follow.
 func TestLogins(t *testing.T) {
 	s := testenv.NewMySQL(t, "mysql")
-	s.Exec("CREATE USER sha IDENTIFIED WITH caching_sha2_password BY 'secret'")
-	s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO sha")
+	for _, plugin := range []string{"caching_sha2_password", "sha256_password"} {
+		s.Exec("CREATE USER " + plugin + " IDENTIFIED WITH " + plugin + " BY 'secret'")
+		s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO " + plugin)
+	}
+	s.Exec("CREATE USER nopassword IDENTIFIED WITH caching_sha2_password BY ''")
+	s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO nopassword")
 	pem, err := os.ReadFile(s.CAFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
+	logins := 0
 	for name, cfg := range map[string]*tls.Config{
 		"plain": nil,
 		"tls":   {InsecureSkipVerify: true},
@@ -618,19 +626,130 @@ func TestLogins(t *testing.T) {
 			return err
 		}},
 	} {
-		con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password, o.TLS = "sha", "secret", cfg })
-		from := start(t, con)
-		table := "done_" + name
-		s.Exec("CREATE DATABASE " + table)
-		if n := len(readUntil(t, con, from, marker(table))); n != 3 {
-			t.Errorf("%s: %d events", name, n)
+		for user, password := range map[string]string{"caching_sha2_password": "secret", "sha256_password": "secret", "nopassword": ""} {
+			s.Exec("FLUSH PRIVILEGES")
+			for range 3 {
+				con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password, o.TLS = user, password, cfg })
+				from := start(t, con)
+				logins++
+				database := fmt.Sprint("done_", logins)
+				s.Exec("CREATE DATABASE " + database)
+				if n := len(readUntil(t, con, from, marker(database))); n != 3 {
+					t.Errorf("%s, %s: %d events", user, name, n)
+				}
+			}
 		}
 	}
 	wrong := newConnectorWith(t, s, func(o *Options) {
-		o.User, o.Password, o.TLS = "sha", "secret", &tls.Config{RootCAs: x509.NewCertPool()}
+		o.User, o.Password, o.TLS = "caching_sha2_password", "secret", &tls.Config{RootCAs: x509.NewCertPool()}
 	})
 	if f := wrong.Check(t.Context()); len(f) != 1 || f[0].Severity != Error || !strings.Contains(f[0].What, "certificate") {
 		t.Errorf("a certificate of an unknown issuer: %v", f)
+	}
+}
+
+// TestReadersLeaveNothing: however often reading begins and ends, no connection stays at the source, and nothing of ours runs on.
+func TestReadersLeaveNothing(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			db := s.Database()
+			user := "u" + db[len(db)-8:] // whose connections are counted
+			s.Exec("CREATE USER " + user + "@'127.0.0.1' IDENTIFIED BY 'x'")
+			s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO " + user + "@'127.0.0.1'")
+			t.Cleanup(func() { s.Exec("DROP USER " + user + "@'127.0.0.1'") })
+			con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password = user, "x" }, db+".*")
+			from := start(t, con)
+			s.Exec("CREATE TABLE " + db + ".t (id INT PRIMARY KEY)")
+			goroutines := 0
+			for i := range 20 {
+				s.Exec(fmt.Sprintf("INSERT INTO %s.t VALUES (%d)", db, i))
+				readUntil(t, con, from, func(e *event.Event) bool { return e.Kind == event.Rows })
+				if i == 2 {
+					goroutines = runtime.NumGoroutine()
+				}
+			}
+			wait(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+			wait(t, func() bool { // a dump thread notices at its next event or heartbeat
+				return s.Query("SELECT COUNT(*) FROM information_schema.processlist WHERE user=?", user)[0][0] == "0"
+			})
+		})
+	}
+}
+
+// TestFirstStartBehindPurged: a first start, without a position, on a server that has executed transactions which its log does not hold, as one
+// that was restored from a dump; the set has gaps.
+func TestFirstStartBehindPurged(t *testing.T) {
+	t.Run("mysql", func(t *testing.T) {
+		const purged = "11111111-1111-4111-8111-111111111111:1-5:8-10:15,22222222-2222-4222-8222-222222222222:1-3:tag:2-4:6"
+		s := testenv.NewMySQL(t, "mysql")
+		s.Exec("RESET BINARY LOGS AND GTIDS")
+		s.Exec("SET GLOBAL gtid_purged='" + purged + "'")
+		s.Exec("CREATE DATABASE shop")
+		s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+		s.Exec("INSERT INTO shop.t VALUES (1)")
+		s.Exec("FLUSH BINARY LOGS")
+		behindPurged(t, s, purged, "i1 i2 i3")
+		// Files are purged, too.
+		s.Exec("PURGE BINARY LOGS TO '" + s.Query("SHOW BINARY LOG STATUS")[0][0] + "'")
+		behindPurged(t, s, purged, "i2 i3")
+	})
+	for _, kind := range kinds[1:] {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind)
+			s.Exec("RESET MASTER")
+			s.Exec("SET GLOBAL gtid_slave_pos='0-77-500,3-78-9'")
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+			s.Exec("INSERT INTO shop.t VALUES (1)")
+			s.Exec("FLUSH BINARY LOGS")
+			behindPurged(t, s, "", "i1 i2 i3")
+			if kind == "mariadb11" {
+				s.Exec("SET GLOBAL slave_connections_needed_for_purge=0")
+			}
+			file := s.Query("SHOW MASTER STATUS")[0][0]
+			wait(t, func() bool { // readers above hold files until the server notices that they are gone
+				s.Exec("PURGE BINARY LOGS TO '" + file + "'")
+				return s.Query("SHOW BINARY LOGS")[0][0] == file
+			})
+			behindPurged(t, s, "", "i2 i3")
+		})
+	}
+}
+
+// behindPurged reads the rows of shop.t from each documented place to begin, and once more from where that stands.
+func behindPurged(t *testing.T, s *testenv.Server, purged, earliest string) {
+	t.Helper()
+	late := newConnector(t, s, "latest", "shop.*")
+	latest := start(t, late)
+	s.Exec("DELETE FROM shop.t WHERE id > 1")
+	for _, q := range []string{"INSERT INTO shop.t VALUES (2)", "INSERT INTO shop.t VALUES (3)", "CREATE TABLE shop.done (id INT)"} {
+		s.Exec(q)
+	}
+	defer s.Exec("DROP TABLE shop.done")
+	for name, want := range map[string]string{"earliest": earliest, "latest": "i2 i3"} {
+		con, from := late, latest
+		if name == "earliest" {
+			con = newConnector(t, s, name, "shop.*")
+			from = start(t, con)
+		}
+		set, err := event.ParseGTIDSet(purged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost := set.Subtract(from.Position.GTIDs); !lost.IsEmpty() {
+			t.Errorf("%s: %s lacks %s", name, from.Position.GTIDs, lost)
+		}
+		all := readUntil(t, con, from, marker("shop.done"))
+		var ids []string
+		for _, id := range rowsOf(all, "t") {
+			if id[0] == 'i' {
+				ids = append(ids, id)
+			}
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("%s: rows %s, want %s", name, got, want)
+		}
 	}
 }
 
