@@ -83,12 +83,13 @@ type Event struct {
 	Start    uint64 // offset of the event in File (of the enclosing payload event when compressed)
 	Next     uint64 // offset behind it: where reading goes on after an End
 	Txn      *Txn
-	Table    *Table // Rows
-	Images   Images // Rows: column bitmaps of Raw
-	Raw      []byte // Rows: row images; DDL: statement text as logged
-	Schema   string // DDL: default schema
-	XID      uint64 // End: engine transaction number; 0 when the log does not say
-	Size     int    // bytes that the event occupies in memory, for the ring's bound
+	Table    *Table     // Rows
+	Images   Images     // Rows: column bitmaps of Raw
+	Raw      []byte     // Rows: row images; DDL: statement text as logged, secrets in it replaced; none when the text is withheld
+	Schema   string     // DDL: default schema
+	Stmt     *Statement // DDL: what the statement is about; nil when its text is withheld
+	XID      uint64     // End: engine transaction number; 0 when the log does not say
+	Size     int        // bytes that the event occupies in memory, for the ring's bound
 }
 
 // Images tells which columns the images of a rows event hold. Each bitmap has

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -38,6 +40,7 @@ type Statement struct {
 type Options struct {
 	Destination string
 	ServerUUID  string                          // of the server that the stream comes from; MariaDB's server id as text
+	Server      ddl.Server                      // how its statements are read; without a version it is newer than all
 	Match       func(schema, table string) bool // which tables are captured
 	MatchSchema func(schema string) bool        // whether any table of a schema may be captured; nil: yes
 	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
@@ -154,6 +157,9 @@ type Machine struct {
 
 // NewMachine returns a Machine that begins at a transaction end.
 func NewMachine(opt Options) *Machine {
+	if opt.Server.Version == 0 {
+		opt.Server.Version = math.MaxInt
+	}
 	return &Machine{
 		opt: opt, defs: map[string]*definition{}, file: opt.Position.File, pos: opt.Position.Offset,
 		ordinal: opt.Ordinal,
@@ -642,22 +648,37 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 		return err
 	}
 	m.ordinal++
-	text := q.Statement
-	if s == stmtAccount || s == stmtSpared {
-		text = nil
-	} else if err := m.changed(q, start, next); err != nil {
-		return err
+	var text []byte
+	var about *event.Statement
+	if s != stmtAccount && s != stmtSpared {
+		if err := m.changed(q, start, next); err != nil {
+			return err
+		}
+		text, about = m.describe(q)
 	}
 	e := m.alloc.event(len(text))
 	*e = event.Event{
 		Kind: event.DDL, ServerID: r.ServerID, Ordinal: m.ordinal, Index: m.rows, Time: int64(r.Time)*1e6 + int64(q.Micros),
-		File: m.file, Start: start, Next: next, Txn: m.txn, Raw: m.alloc.copy(m.utf8(q, text)), Schema: string(q.Schema),
+		File: m.file, Start: start, Next: next, Txn: m.txn, Stmt: about, Schema: string(q.Schema),
 	}
-	if text == nil {
-		e.Raw = nil
+	if text != nil {
+		e.Raw = m.alloc.copy(text)
 	}
-	e.Size = sizeofEvent + len(e.Raw) + len(e.Schema)
+	e.Size = sizeofEvent + len(e.Raw) + len(e.Schema) + about.Memory()
 	return m.emit(e)
+}
+
+// describe returns the text with which a statement is published, and what it is about; nothing if it may hold a secret that cannot be told.
+func (m *Machine) describe(q *Query) ([]byte, *event.Statement) {
+	if m.opt.Scan {
+		return nil, nil
+	}
+	text := m.utf8(q, q.Statement)
+	about := ddl.Describe(&ddl.Statement{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Schema: string(q.Schema), SQLMode: q.SQLMode}, m.opt.Server)
+	if text = redact(text, q.SQLMode, about); text == nil {
+		return nil, nil
+	}
+	return text, about
 }
 
 // changed tells Options.Tables of a statement.

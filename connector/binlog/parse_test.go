@@ -51,7 +51,7 @@ func TestClassify(t *testing.T) {
 		"SET STATEMENT a=1 FOR DROP x":            stmtDDL,
 		"SET STATEMENT a=1":                       stmtDDL,
 		"SET PASSWORD FOR x = 'y'":                stmtAccount,
-		"SET DEFAULT ROLE x TO y":                 stmtDDL,
+		"SET DEFAULT ROLE x TO y":                 stmtAccount,
 		"GRANT ALL ON *.* TO x":                   stmtAccount,
 		"REVOKE ALL ON *.* FROM x":                stmtAccount,
 		"CREATE USER x":                           stmtAccount,

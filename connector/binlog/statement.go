@@ -62,6 +62,29 @@ func (l *lexer) next() string {
 
 // token is next with words as they are written.
 func (l *lexer) token() []byte {
+	l.skip()
+	if len(l.b) == 0 {
+		return nil
+	}
+	switch x := l.b[0]; {
+	case x == '\'' || x == '"' || x == '`':
+		return l.quoted(x)
+	case wordByte(x):
+		n := 1
+		for n < len(l.b) && wordByte(l.b[n]) {
+			n++
+		}
+		w := l.b[:n]
+		l.b = l.b[n:]
+		return w
+	}
+	w := l.b[:1]
+	l.b = l.b[1:]
+	return w
+}
+
+// skip passes over blanks, comments, and the signs around those whose text is executed.
+func (l *lexer) skip() {
 	for len(l.b) > 0 {
 		switch x := l.b[0]; {
 		case x == ' ' || x >= '\t' && x <= '\r':
@@ -84,23 +107,10 @@ func (l *lexer) token() []byte {
 				continue
 			}
 			l.b = l.b[2+i+2:]
-		case x == '\'' || x == '"' || x == '`':
-			return l.quoted(x)
-		case wordByte(x):
-			n := 1
-			for n < len(l.b) && wordByte(l.b[n]) {
-				n++
-			}
-			w := l.b[:n]
-			l.b = l.b[n:]
-			return w
 		default:
-			w := l.b[:1]
-			l.b = l.b[1:]
-			return w
+			return
 		}
 	}
-	return nil
 }
 
 // executed passes over the opening of /*! and /*M!, with a version number,
@@ -209,7 +219,7 @@ func classify(text []byte, mode uint64) (statement, string) {
 		return stmtAccount, ""
 	case "SET":
 		switch l.next() {
-		case "PASSWORD":
+		case "PASSWORD", "DEFAULT": // SET DEFAULT ROLE
 			return stmtAccount, ""
 		case "STATEMENT": // MariaDB: SET STATEMENT variable=value FOR statement
 			for w != "" {

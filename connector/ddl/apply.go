@@ -87,12 +87,8 @@ var others = []string{"VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "USER
 // statement applies the whole statement; it returns false when it does not understand it.
 func (a *applier) statement() bool {
 	p := &a.p
-	for p.word("SET", "STATEMENT") { // MariaDB: SET STATEMENT variable=value FOR statement
-		for !p.word("FOR") {
-			if p.next().kind == end {
-				return false
-			}
-		}
+	if !p.setStatement() {
+		return false
 	}
 	verb := p.next()
 	switch {
@@ -108,6 +104,18 @@ func (a *applier) statement() bool {
 		return a.rename()
 	}
 	return verb.kind == word && slices.ContainsFunc(harmless, verb.is)
+}
+
+// setStatement passes over MariaDB's SET STATEMENT variable=value FOR; it returns false if the FOR is missing.
+func (p *parser) setStatement() bool {
+	for p.word("SET", "STATEMENT") {
+		for !p.word("FOR") {
+			if p.next().kind == end {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // other reports whether the statement is about no table.
@@ -412,7 +420,7 @@ func (a *applier) rename() bool {
 		if !ok {
 			return false
 		}
-		a.wait()
+		p.wait()
 		if !p.word("TO") {
 			return false
 		}
@@ -428,11 +436,11 @@ func (a *applier) rename() bool {
 }
 
 // wait passes over MariaDB's WAIT n and NOWAIT.
-func (a *applier) wait() {
-	if a.p.word("WAIT") {
-		a.p.next()
+func (p *parser) wait() {
+	if p.word("WAIT") {
+		p.next()
 	}
-	a.p.word("NOWAIT")
+	p.word("NOWAIT")
 }
 
 // move gives a table another name.
@@ -492,10 +500,13 @@ func (a *applier) sequence(n Name) *Table {
 // databaseOptions begin an ALTER DATABASE that leaves its name out.
 var databaseOptions = []string{"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "READ", "UPGRADE", "COMMENT"}
 
+// databaseOption reports whether such an option comes next, and no name.
+func (p *parser) databaseOption() bool { return slices.ContainsFunc(databaseOptions, p.at(0).is) }
+
 func (a *applier) alterDatabase() bool {
 	p := &a.p
 	name := a.st.Schema
-	if !slices.ContainsFunc(databaseOptions, p.at(0).is) {
+	if !p.databaseOption() {
 		var ok bool
 		if name, ok = p.ident(); !ok {
 			return false
@@ -533,6 +544,16 @@ func (a *applier) edit(n Name, f func(*editor) bool) bool {
 // partitions begin the clauses about partitions, which change no column and stand last.
 var partitions = []string{"ADD", "DROP", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "DISCARD", "IMPORT", "REMOVE", "UPGRADE", "SECONDARY_LOAD"}
 
+// renames consumes what stands before the new name in a clause of ALTER TABLE that gives the table one.
+func (p *parser) renames() bool {
+	if !p.at(0).is("RENAME") || slices.ContainsFunc([]string{"COLUMN", "INDEX", "KEY"}, p.at(1).is) && p.at(2).kind != end && p.at(2).kind != sign {
+		return false
+	}
+	p.i++
+	_ = p.oneOf("TO", "AS") || p.sign("=")
+	return true
+}
+
 func (a *applier) alterTable() bool {
 	p := &a.p
 	p.word("IF", "EXISTS")
@@ -540,7 +561,7 @@ func (a *applier) alterTable() bool {
 	if !ok {
 		return false
 	}
-	a.wait()
+	p.wait()
 	list := clauses(p.t[p.i:])
 	for i, c := range list {
 		q := parser{t: c}
@@ -556,10 +577,9 @@ func (a *applier) alterTable() bool {
 	to := n
 	for i := 0; i < len(list); i++ {
 		q := parser{t: list[i]}
-		if !q.word("RENAME") || slices.ContainsFunc([]string{"COLUMN", "INDEX", "KEY"}, q.at(0).is) && q.at(1).kind != end && q.at(1).kind != sign {
+		if !q.renames() {
 			continue
 		}
-		_ = q.oneOf("TO", "AS") || q.sign("=")
 		if to, ok = q.name(cmp.Or(a.st.Schema, n.Schema)); !ok { // the session's database, not the table's
 			return false
 		}
