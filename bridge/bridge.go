@@ -137,6 +137,9 @@ func New(o Options) (*Bridge, error) {
 // Fingerprint returns that of the bridge's recipe, as it stands in its State.
 func (b *Bridge) Fingerprint() string { return b.fingerprint }
 
+// Recipe returns the bridge's own. It must not be changed.
+func (b *Bridge) Recipe() *Recipe { return b.recipe }
+
 // Status returns a snapshot.
 func (b *Bridge) Status() Status {
 	s := Status{

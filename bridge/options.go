@@ -116,16 +116,17 @@ type Options struct {
 	Codec       codec.Codec
 
 	// What follows decides which messages a row yields and where they go. All of it is part of the fingerprint: see Recipe.
-	Delivery   string       // kind of sink and delivery; which sink is to replay what was sent depends on it
-	CodecID    string       // the codec's name and options
-	Tables     []string     // what the destination captures
-	Filter     string       // the subscription's own filter
-	Topic      string       // template with {destination}, {schema}, {table}
-	DDLTopic   string       // template with {destination}: DDL statements go there, all to partition 0; "" = nowhere
-	Key        Key          //
-	KeyColumns []KeyColumns // exceptions to Key; the first entry that matches a table decides
-	KeyChange  KeyChange    //
-	Tombstones bool         // a delete with a key is followed by a message with that key and no value, for compacted topics
+	Delivery    string       // kind of sink and delivery; which sink is to replay what was sent depends on it
+	CodecID     string       // the codec's name and options
+	Tables      []string     // what the destination captures
+	AllVersions bool         // the history rows of system-versioned tables too: connector.Options.AllVersions
+	Filter      string       // the subscription's own filter
+	Topic       string       // template with {destination}, {schema}, {table}
+	DDLTopic    string       // template with {destination}: DDL statements go there, all to partition 0; "" = nowhere
+	Key         Key          //
+	KeyColumns  []KeyColumns // exceptions to Key; the first entry that matches a table decides
+	KeyChange   KeyChange    //
+	Tombstones  bool         // a delete with a key is followed by a message with that key and no value, for compacted topics
 
 	// What becomes of a message above the limit. The limit, and with it Headers, is part of the fingerprint unless Oversize is StopOversize.
 	Oversize        Oversize

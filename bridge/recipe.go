@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // recipeVersion is the version of the layout of Recipe.
@@ -25,6 +26,7 @@ type Recipe struct {
 	Codec       string       `json:"codec"`
 	Destination string       `json:"destination"`
 	Tables      []string     `json:"tables,omitempty"`
+	AllVersions bool         `json:"all_versions,omitempty"`
 	Filter      string       `json:"filter,omitempty"`
 	Topic       string       `json:"topic"`
 	DDLTopic    string       `json:"ddl_topic,omitempty"`
@@ -43,13 +45,18 @@ type Recipe struct {
 // recipe returns the recipe of the options.
 func (o *Options) recipe() *Recipe {
 	r := &Recipe{
-		Version: recipeVersion, Rule: countingRule, Delivery: o.Delivery, Codec: o.CodecID, Destination: o.Destination, Tables: o.Tables, Filter: o.Filter,
+		Version: recipeVersion, Rule: countingRule, Delivery: o.Delivery, Codec: o.CodecID, Destination: o.Destination, Tables: o.Tables, AllVersions: o.AllVersions, Filter: o.Filter,
 		Topic: o.Topic, DDLTopic: o.DDLTopic, Key: o.Key.String(), KeyColumns: o.KeyColumns, KeyChange: o.KeyChange.String(), Tombstones: o.Tombstones,
 	}
 	if o.Oversize != StopOversize {
 		r.Oversize, r.MaxMessageBytes, r.DeadLetterTopic, r.Headers = o.Oversize.String(), o.MaxMessageBytes, o.DeadLetterTopic, o.headers()
 	}
 	return r
+}
+
+// Counts tells whether both count the same row changes of the destination: else numbers of one mean nothing to the other.
+func (r *Recipe) Counts(other *Recipe) bool {
+	return slices.Equal(r.Tables, other.Tables) && r.AllVersions == other.AllVersions
 }
 
 // encode writes the recipe: always the same bytes for the same recipe.
@@ -111,7 +118,7 @@ func (r *Recipe) Follow(o *Options) error {
 		return fmt.Errorf("%w: %w", ErrRecipe, err)
 	}
 	o.Delivery, o.CodecID, o.Destination, o.Tables, o.Filter, o.Topic, o.DDLTopic = r.Delivery, r.Codec, r.Destination, r.Tables, r.Filter, r.Topic, r.DDLTopic
-	o.Key, o.KeyColumns, o.KeyChange, o.Tombstones = key, r.KeyColumns, change, r.Tombstones
+	o.AllVersions, o.Key, o.KeyColumns, o.KeyChange, o.Tombstones = r.AllVersions, key, r.KeyColumns, change, r.Tombstones
 	if o.Oversize, err = ParseOversize(r.Oversize); err != nil {
 		return fmt.Errorf("%w: %w", ErrRecipe, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestRecipeI5(t *testing.T) {
 		testOptions(nil),
 		testOptions(func(o *Options) {
 			o.Delivery, o.CodecID, o.Tables, o.Filter, o.Topic, o.DDLTopic = "kafka sequenced", `{"name":"maxwell"}`, []string{"a.*", "!a.b"}, "a.c,a.d", "{table}", "ddl"
-			o.Key, o.KeyColumns, o.KeyChange, o.Tombstones = TableKey, []KeyColumns{{[]string{"a.x"}, []string{"k", "l"}}}, UpdateKeyChange, true
+			o.Key, o.KeyColumns, o.KeyChange, o.Tombstones, o.AllVersions = TableKey, []KeyColumns{{[]string{"a.x"}, []string{"k", "l"}}}, UpdateKeyChange, true, true
 		}),
 		testOptions(func(o *Options) {
 			o.Oversize, o.MaxMessageBytes, o.DeadLetterTopic, o.Headers = DeadLetterOversize, 1<<20, "dead", []string{"seq"}
@@ -32,6 +33,9 @@ func TestRecipeI5(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := testOptions(nil)
+		if plain := got.recipe(); r.Counts(plain) != (slices.Equal(o.Tables, got.Tables) && !o.AllVersions) || !r.Counts(o.recipe()) {
+			t.Errorf("%s against %s", st.Recipe, plain.encode())
+		}
 		if err := r.Follow(&got); err != nil {
 			t.Fatal(err)
 		}

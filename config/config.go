@@ -27,6 +27,7 @@ type Destination struct {
 	Tables      []string `yaml:"tables"`
 	Start       string   `yaml:"start"`
 	Schema      string   `yaml:"schema"`
+	Versioned   string   `yaml:"system_versioned"`
 	Ring        Ring     `yaml:"ring"`
 	DetachAfter Duration `yaml:"detach_after"`
 	Sinks       []Sink   `yaml:"sinks"`
@@ -36,6 +37,12 @@ type Destination struct {
 
 // SchemaFormer is a former value of Destination.Schema, which means no more than an empty one.
 const SchemaFormer = "information_schema"
+
+// What Destination.Versioned shows of MariaDB's tables WITH SYSTEM VERSIONING.
+const (
+	VersionedLive = "live" // what their present rows undergo
+	VersionedRaw  = "raw"  // the row changes that the log holds, those of history rows among them
+)
 
 // What Destination.OnLostPosition says of a position that the source does not have any more, or never had.
 const (
@@ -304,6 +311,7 @@ func (c *Config) setDefaults() {
 	for i := range c.Destinations {
 		d := &c.Destinations[i]
 		def(&d.Start, "latest")
+		def(&d.Versioned, VersionedLive)
 		def(&d.OnLostPosition, LostStop)
 		def(&d.Ring.Bytes, 16<<20)
 		def(&d.Ring.Events, 1<<16)

@@ -192,6 +192,7 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	if d.Schema != SchemaFormer {
 		f.oneOf(path+".schema", d.Schema, "", "log")
 	}
+	f.oneOf(path+".system_versioned", d.Versioned, VersionedLive, VersionedRaw)
 	if d.Ring.Events < 0 {
 		f.add(path+".ring.events", "must be positive")
 	}

@@ -26,7 +26,7 @@
 //     the log is purged the destination stops.
 //   - Where positions are file and offset, the head of each binlog file counts as a transaction without content: the cursor of an
 //     idle source moves on when it begins a new file, and purging the old one loses nothing.
-//   - History rows of MariaDB's system-versioned tables come as the inserts and updates that the log holds.
+//   - Of MariaDB's system-versioned tables what the present rows undergo comes and counts; with Options.AllVersions all that the log holds.
 //
 // # What tables are called
 //

@@ -273,7 +273,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	m := binlog.NewMachine(binlog.Options{
 		Destination: c.opt.Destination, ServerUUID: sv.uuid, Match: c.opt.Tables.Match,
 		Tables: schema.New(schema.Options{
-			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, Charsets: charsets, View: view,
+			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,

@@ -71,6 +71,7 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 		Reader:      number,
 		ServerID:    d.Source.ServerID,
 		SchemaFrom:  from,
+		AllVersions: d.Versioned == config.VersionedRaw,
 		History:     history,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),
@@ -288,7 +289,7 @@ func bridgeOptions(d *config.Destination, s *config.Sink, c bridge.Client, out s
 	_, names := kind(s)
 	return bridge.Options{
 		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd, Delivery: delivery(s), Exact: exact(s),
-		CodecID: id, Tables: d.Tables, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
+		CodecID: id, Tables: d.Tables, AllVersions: d.Versioned == config.VersionedRaw, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
 		Oversize: oversize, MaxMessageBytes: int(s.MaxMessage), DeadLetterTopic: s.DeadLetter,
 		Tombstones: *s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
 	}, nil

@@ -166,9 +166,9 @@ func (p *program) gather(ctx context.Context, d *destination, end event.Position
 		if v.err != nil {
 			return nil, v.err
 		}
-		if len(v.parts) > 0 && v.retabled(d.cfg.Tables) {
-			return nil, fmt.Errorf("%s: the cursor stands inside a transaction, whose row changes the new list of tables counts otherwise, and another server answers (%s, not %s): "+
-				"run the tables of before until the sink has stopped in order (SIGTERM), then change them; or set a new position with: binlogmq cursor set", v.id, end.ServerUUID, v.record.Cursor.Position.ServerUUID)
+		if len(v.parts) > 0 && v.recounted() {
+			return nil, fmt.Errorf("%s: the cursor stands inside a transaction, whose row changes the new configuration (tables, system_versioned) counts otherwise, and another server answers (%s, not %s): "+
+				"run that of before until the sink has stopped in order (SIGTERM), then change it; or set a new position with: binlogmq cursor set", v.id, end.ServerUUID, v.record.Cursor.Position.ServerUUID)
 		}
 		union = union.Union(v.acked)
 		for _, part := range v.parts {
@@ -205,13 +205,13 @@ func (v *standing) unfinished() bool {
 	return err == nil && v.state.Fingerprint != v.part.bridge.Fingerprint()
 }
 
-// retabled tells whether the numbers inside a transaction count other tables.
-func (v *standing) retabled(tables []string) bool {
-	if v.state == nil {
+// recounted tells whether the numbers inside a transaction count other row changes than the configuration.
+func (v *standing) recounted() bool {
+	if v.state == nil || v.part == nil {
 		return false
 	}
 	r, err := bridge.ParseRecipe(v.state.Recipe)
-	return err == nil && !slices.Equal(r.Tables, tables)
+	return err == nil && !r.Counts(v.part.bridge.Recipe())
 }
 
 // common returns what all have reached.

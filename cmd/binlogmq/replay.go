@@ -56,8 +56,8 @@ func (p *program) load(ctx context.Context, s *sinkPart) (*saved, error) {
 	return v, nil
 }
 
-// replayTables brings the sinks that count an older list of tables to one place. It returns at once if there are none, or if they
-// stand there already with nothing to be replayed.
+// replayTables brings the sinks that count other row changes than the configuration to one place: those of other tables, or of another view of
+// system-versioned ones. It returns at once if there are none, or if they stand there already with nothing to be replayed.
 func (p *program) replayTables(soft, hard context.Context, d *destination) error {
 	var old []replaying
 	needed := false
@@ -66,15 +66,15 @@ func (p *program) replayTables(soft, hard context.Context, d *destination) error
 		if err != nil {
 			return err
 		}
-		if v == nil || v.recipe == nil || slices.Equal(v.recipe.Tables, d.cfg.Tables) {
+		if v == nil || v.recipe == nil || v.recipe.Counts(s.bridge.Recipe()) {
 			continue
 		}
 		r := replaying{part: s, saved: v, matters: mustReplay(s, v)}
 		// A part of a transaction is counted in row changes of the old tables.
 		needed = needed || r.matters || v.inside() || len(old) > 0 && v.cursor.Ordinal != old[0].saved.cursor.Ordinal
-		if len(old) > 0 && !slices.Equal(old[0].saved.recipe.Tables, v.recipe.Tables) {
-			return fmt.Errorf("destination %s: sinks %s and %s were last used with two other lists of tables (%q and %q), and their numbers cannot be compared; "+
-				"start once with the tables of one of them and stop in order, or set a new position with: binlogmq cursor set", d.cfg.Name, old[0].part.cfg.Name, s.cfg.Name, old[0].saved.recipe.Tables, v.recipe.Tables)
+		if len(old) > 0 && !old[0].saved.recipe.Counts(v.recipe) {
+			return fmt.Errorf("destination %s: sinks %s and %s were last used with two other lists of tables or views of system-versioned ones (%q and %q), and their numbers cannot be compared; "+
+				"start once with those of one of them and stop in order, or set a new position with: binlogmq cursor set", d.cfg.Name, old[0].part.cfg.Name, s.cfg.Name, old[0].saved.recipe.Tables, v.recipe.Tables)
 		}
 		old = append(old, r)
 	}
@@ -214,7 +214,10 @@ const replayPeriod = 50 * time.Millisecond
 func (p *program) replay(soft, hard context.Context, d *destination, reader int, sinks []replaying) (err error) {
 	log := p.log.With("destination", d.cfg.Name)
 	old := *d.cfg
-	old.Tables = sinks[0].saved.recipe.Tables
+	old.Tables, old.Versioned = sinks[0].saved.recipe.Tables, config.VersionedLive
+	if sinks[0].saved.recipe.AllVersions {
+		old.Versioned = config.VersionedRaw
+	}
 	src, err := newReader(&old, d.history, d.skips, p.log, reader)
 	if err != nil {
 		return err
@@ -296,11 +299,11 @@ func (p *program) finished(ctx context.Context, d *destination, sinks []replayin
 		if v == nil || v.recipe == nil {
 			return fmt.Errorf("destination %s, sink %s: the cursor was changed while the sink ran", d.cfg.Name, name)
 		}
-		switch retabled := !slices.Equal(v.recipe.Tables, d.cfg.Tables); {
-		case retabled && v.inside():
-			return fmt.Errorf("destination %s, sink %s: the sink stands inside a transaction, whose row changes the new list of tables counts otherwise: "+
-				"leave the destination's tables as they were and exclude the table by the sink's own tables; or set a new position with: binlogmq cursor set", d.cfg.Name, name)
-		case sinks[i].matters && !v.state.Clean, retabled && end >= 0 && v.cursor.Ordinal != end:
+		switch recounted := !v.recipe.Counts(sinks[i].part.bridge.Recipe()); {
+		case recounted && v.inside():
+			return fmt.Errorf("destination %s, sink %s: the sink stands inside a transaction, whose row changes the new configuration (tables, system_versioned) counts otherwise: "+
+				"leave both as they were and exclude the table by the sink's own tables; or set a new position with: binlogmq cursor set", d.cfg.Name, name)
+		case sinks[i].matters && !v.state.Clean, recounted && end >= 0 && v.cursor.Ordinal != end:
 			return fmt.Errorf("destination %s, sink %s: what was done before the change of the configuration is not finished; start again", d.cfg.Name, name)
 		}
 		end = v.cursor.Ordinal

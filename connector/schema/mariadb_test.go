@@ -70,6 +70,10 @@ func TestSystemVersioning(t *testing.T) {
 		}
 	}
 	b := New(Options{MariaDB: true, Version: "11.8.1-MariaDB", Charsets: charsets, View: knowing(&present{err: ErrNoTable}, true, nil)})
+	raw := New(Options{MariaDB: true, Version: "11.8.1-MariaDB", Charsets: charsets, AllVersions: true, View: knowing(&present{err: ErrNoTable}, true, nil)})
+	if table, err := raw.Table(m); err != nil || table.RowEnd != 0 || len(table.Key) != 2 {
+		t.Errorf("all versions: %+v, %v", table, err)
+	}
 	_, err := b.Table(m)
 	var stop *binlog.StopError
 	if !errors.As(err, &stop) || !strings.Contains(stop.Remedy, "cursor set") {

@@ -20,11 +20,12 @@ const (
 
 // Options configures a [Builder].
 type Options struct {
-	MariaDB  bool
-	Version  string            // of the server, for the remedies in errors
-	From     string            // FromHistory or FromLog
-	Charsets map[uint32]string // collation id -> character set, as the server has them
-	View     *View             // nil: what the log says is all that is known
+	MariaDB     bool
+	Version     string            // of the server, for the remedies in errors
+	From        string            // FromHistory or FromLog
+	AllVersions bool              // no table has RowEnd: rows of MariaDB's tables WITH SYSTEM VERSIONING are shown as they are stored
+	Charsets    map[uint32]string // collation id -> character set, as the server has them
+	View        *View             // nil: what the log says is all that is known
 }
 
 // Builder makes tables of TABLE_MAPs and remembers them. It implements
@@ -168,7 +169,7 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 		}
 		b.enrich(table, def)
 	}
-	if b.opt.MariaDB && b.opt.View != nil {
+	if b.opt.MariaDB && b.opt.View != nil && !b.opt.AllVersions {
 		if err := b.live(table, n); err != nil {
 			return nil, err
 		}
