@@ -14,7 +14,6 @@ import (
 
 // Encoder writes events as serialised entries.
 type Encoder interface {
-	canalview.Statements
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
 }
 
@@ -70,7 +69,7 @@ func (c *Embedded) Subscribe(ctx context.Context, filter string) error {
 	if err != nil {
 		return fmt.Errorf("%w: filter: %w", ErrRefused, err)
 	}
-	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalview.Subscription{Tables: f, Statements: c.e}), server.WithWholeTransaction()); err != nil {
+	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalview.Subscription{Tables: f}), server.WithWholeTransaction()); err != nil {
 		return err
 	}
 	c.filter = &filter

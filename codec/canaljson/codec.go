@@ -8,7 +8,6 @@ import (
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/internal/canaltype"
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/jsontext"
 )
@@ -238,12 +237,11 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 
 // AppendDDL implements [codec.Codec].
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
-	h := statement.Parse(e.Raw)
-	return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+	return c.appendDDL(dst, e, e.Raw), nil
 }
 
-func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
-	schema, table := canaltype.StatementTable(e, h)
+func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
+	schema, table := canaltype.StatementTable(e)
 	dst = append(dst, `{"data":null,"database":`...)
 	dst = jsontext.AppendString(dst, []byte(schema))
 	dst = append(dst, `,"es":`...)
@@ -257,7 +255,7 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []by
 	dst = append(dst, `,"ts":`...)
 	dst = strconv.AppendInt(dst, commitTime(e), 10)
 	dst = append(dst, `,"type":"`...)
-	dst = append(dst, canaltype.StatementType(h).String()...)
+	dst = append(dst, canaltype.StatementType(e.Stmt).String()...)
 	return append(dst, `"}`...)
 }
 

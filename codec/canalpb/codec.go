@@ -15,7 +15,6 @@ import (
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/internal/canaltype"
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 )
@@ -107,26 +106,11 @@ func (c *Codec) AppendEntry(dst []byte, e *event.Event) ([]byte, error) {
 	case event.Rows:
 		return c.appendRows(dst, e)
 	case event.DDL:
-		h := statement.Parse(e.Raw)
-		return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+		return c.appendDDL(dst, e, e.Raw), nil
 	case event.End:
 		return c.appendEnd(dst, e), nil
 	}
 	return nil, fmt.Errorf("canal-protobuf: unknown kind of event %d", e.Kind)
-}
-
-// Concerns tells whether a statement is about a table that match takes: a renamed table by either name. What names several tables or
-// none, or is no statement about a table that Canal knows, concerns everybody.
-func (c *Codec) Concerns(e *event.Event, match func(schema, table string) bool) bool {
-	h := statement.Parse(e.Raw)
-	schema, table := canaltype.StatementTable(e, h)
-	if canaltype.StatementType(h) == canalwire.Query || table == "" || match(schema, table) {
-		return true
-	}
-	if h.NewName == "" {
-		return false
-	}
-	return match(cmp.Or(h.Schema, e.Schema), h.Name)
 }
 
 // AppendRow implements [codec.Codec]. Batch ids of messages are the ordinals of their changes.
@@ -151,14 +135,13 @@ func (c *Codec) appendMessage(dst []byte, r *event.Row, p *plan, cut *cut) ([]by
 
 // AppendDDL implements [codec.Codec].
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
-	h := statement.Parse(e.Raw)
-	return c.appendStatement(dst, e, h, statement.Redacted(e.Raw, h)), nil
+	return c.appendStatement(dst, e, e.Raw), nil
 }
 
 // appendStatement appends the message of a statement whose text sql stands for.
-func (c *Codec) appendStatement(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
+func (c *Codec) appendStatement(dst []byte, e *event.Event, sql []byte) []byte {
 	dst, body, entry := openPacket(dst, e.Ordinal)
-	dst = c.appendDDL(dst, e, h, sql)
+	dst = c.appendDDL(dst, e, sql)
 	canalwire.CloseLength(dst, entry, large)
 	canalwire.CloseLength(dst, body, large)
 	return dst
@@ -236,13 +219,14 @@ func (c *Codec) appendEnd(dst []byte, e *event.Event) []byte {
 }
 
 // appendDDL appends the entry of a statement.
-func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
-	schema, table := canaltype.StatementTable(e, h)
-	kind := canaltype.StatementType(h)
+func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
+	schema, table := canaltype.StatementTable(e)
+	kind := canaltype.StatementType(e.Stmt)
 	dst, header := appendHeader(dst, e)
 	dst = appendText(append(dst, headerSchema), []byte(schema))
 	dst = appendText(append(dst, headerTable), []byte(table))
 	dst = append(dst, headerEvent, byte(kind))
+	dst = appendPair(dst, headerProps, "tables", codec.AppendTables(nil, e.Stmt))
 	dst = shutHeader(dst, header, e)
 	dst, store := canalwire.OpenLength(append(dst, entryKind, entryRows, entryStore), large)
 	dst = append(dst, changeEvent, byte(kind), changeDDL, 1)
@@ -464,8 +448,7 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 // AppendDDLStub implements [codec.Stubber].
 func (c *Codec) AppendDDLStub(dst []byte, e *event.Event, room int) ([]byte, error) {
 	at := len(dst)
-	h := statement.Parse(e.Raw)
-	return codec.Fits(c.appendStatement(dst, e, h, codec.DigestComment(statement.Redacted(e.Raw, h))), at, room)
+	return codec.Fits(c.appendStatement(dst, e, codec.DigestComment(e.Raw)), at, room)
 }
 
 // appendValue appends the text of a value.

@@ -180,36 +180,6 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-func TestConcerns(t *testing.T) {
-	c := newCodec(t, Options{})
-	for sql, want := range map[string]string{
-		"CREATE TABLE a (id INT)":        "shop.a",
-		"ALTER TABLE b.a ADD c INT":      "b.a",
-		"DROP TABLE a":                   "shop.a",
-		"TRUNCATE a":                     "shop.a",
-		"RENAME TABLE a TO b":            "shop.b shop.a",
-		"RENAME TABLE x.a TO y.b":        "y.b x.a",
-		"CREATE INDEX i ON a (id)":       "shop.a",
-		"DROP TABLE a, b":                "all",
-		"CREATE DATABASE other":          "all",
-		"CREATE VIEW v AS SELECT 1":      "all",
-		"GRANT SELECT ON *.* TO u":       "all",
-		"what nobody has ever called it": "all",
-	} {
-		var asked []string
-		all := c.Concerns(codectest.DDL("shop", sql), func(schema, table string) bool {
-			asked = append(asked, schema+"."+table)
-			return false
-		})
-		if got := strings.Join(asked, " "); all && want != "all" || !all && got != want {
-			t.Errorf("%s: concerns all %t, asked for %q, want %s", sql, all, got, want)
-		}
-		if !c.Concerns(codectest.DDL("shop", sql), func(string, string) bool { return true }) {
-			t.Errorf("%s: concerns nobody", sql)
-		}
-	}
-}
-
 // BenchmarkRow scans and encodes the 12-column table, insert events of 32 rows.
 func BenchmarkRow(b *testing.B) {
 	codectest.Benchmark(b, codectest.Bench(b), newCodec(b, Options{}).AppendRow)

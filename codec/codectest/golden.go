@@ -47,8 +47,8 @@ func Golden(t *testing.T, file string, c codec.Codec) {
 		}
 	}
 	for _, sql := range []string{
-		"CREATE TABLE t (id INT PRIMARY KEY)", "ALTER TABLE x.t ADD c INT", "RENAME TABLE t TO u", "DROP TABLE a, b", "TRUNCATE t",
-		"CREATE DATABASE y", "CREATE INDEX i ON t (c)", "CREATE VIEW v AS SELECT 1", "ALTER USER u IDENTIFIED BY 'x'",
+		"CREATE TABLE t (id INT PRIMARY KEY)", "ALTER TABLE x.t ADD c INT", "RENAME TABLE t TO u", "RENAME TABLE a TO t, x.b TO a, t TO x.b", "ALTER TABLE t ADD c INT, RENAME TO x.u", "CREATE TABLE t LIKE x.u", "DROP TABLE a, x.b", "TRUNCATE t",
+		"CREATE DATABASE y", "CREATE INDEX i ON t (c)", "ALTER TABLE t ADD UNIQUE (c)", "ALTER TABLE t DROP KEY c", "CREATE VIEW v AS SELECT 1",
 	} {
 		v, err := c.AppendDDL(nil, DDL("shop", sql))
 		if err != nil {

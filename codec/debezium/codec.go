@@ -1,6 +1,7 @@
 package debezium
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/jsontext"
 )
@@ -296,11 +296,10 @@ func (c *Codec) KeyHeaders() (onDelete, onInsert string) {
 	return "__debezium.newkey", "__debezium.oldkey"
 }
 
-// AppendDDL implements [codec.Codec]: Debezium's schema change message. tableChanges holds tables that are dropped;
-// what other statements make of a table would take a parser that understands all of them.
+// AppendDDL implements [codec.Codec]: Debezium's schema change message. tableChanges names all tables, without their
+// definitions, since what a statement makes of a table depends on more than the statement.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
-	h := statement.Parse(e.Raw)
-	return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+	return c.appendDDL(dst, e, e.Raw), nil
 }
 
 // AppendDDLKey implements [codec.DDLKeyer]: the key is the database.
@@ -308,7 +307,7 @@ func (c *Codec) AppendDDLKey(dst []byte, e *event.Event) []byte {
 	if c.schemas {
 		dst = append(append(append(dst, ddlKeyHead...), connectorOf(e)...), ddlKeyTail...)
 	}
-	dst = quoted(append(dst, `{"databaseName":`...), database(e, statement.Parse(e.Raw)))
+	dst = quoted(append(dst, `{"databaseName":`...), database(e))
 	if c.schemas {
 		dst = append(dst, '}')
 	}
@@ -316,18 +315,15 @@ func (c *Codec) AppendDDLKey(dst []byte, e *event.Event) []byte {
 }
 
 // database is the database that a statement is about.
-func database(e *event.Event, h statement.Head) string {
-	if h.Schema == "" {
-		return e.Schema
-	}
-	return h.Schema
-}
+func database(e *event.Event) string { return cmp.Or(e.Stmt.First().Schema, e.Schema) }
 
-func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
-	connector, schema := connectorOf(e), database(e, h)
-	table := h.Name
-	if h.NewName != "" {
-		table = h.NewName
+// changeTypes are Debezium's types of what becomes of a table. It has none for TRUNCATE.
+var changeTypes = map[event.Action]string{event.ActionCreate: "CREATE", event.ActionAlter: "ALTER", event.ActionRename: "ALTER", event.ActionDrop: "DROP"}
+
+func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
+	connector, schema, table := connectorOf(e), database(e), ""
+	if first := e.Stmt.First(); first.Object == event.ObjectTable {
+		table = first.Name
 	}
 	if c.schemas {
 		dst = append(append(dst, ddlHead...), connector...)
@@ -347,9 +343,19 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []by
 	dst = quoted(append(dst, `,"databaseName":`...), schema)
 	dst = jsontext.AppendString(append(dst, `,"schemaName":null,"ddl":`...), sql)
 	dst = append(dst, `,"tableChanges":[`...)
-	if h.Verb == statement.Drop && h.Object == statement.Table && h.Name != "" {
-		dst = quoted(append(dst, `{"type":"DROP","id":`...), identifier(schema)+"."+identifier(h.Name))
-		dst = append(dst, `,"table":null}`...)
+	if e.Stmt != nil {
+		comma := ""
+		for i := range e.Stmt.Changes {
+			change := &e.Stmt.Changes[i]
+			kind := changeTypes[change.Action]
+			if change.Object != event.ObjectTable || kind == "" {
+				continue
+			}
+			dst = append(append(append(append(dst, comma...), `{"type":"`...), kind...), `","id":`...)
+			dst = quoted(dst, identifier(change.Schema)+"."+identifier(change.Name))
+			dst = append(dst, `,"table":null}`...)
+			comma = ","
+		}
 	}
 	dst = append(dst, "]}"...)
 	if c.schemas {

@@ -388,11 +388,11 @@ func TestConnector(t *testing.T) {
 func TestDDL(t *testing.T) {
 	c, schemas := newCodec(t, plainOptions), newCodec(t, schemaOptions)
 	for _, x := range []struct{ sql, db, table, changes string }{
-		{"CREATE TABLE nums (id INT)", "shop", `"nums"`, ""},
-		{"ALTER TABLE x.pairs ADD w INT", "x", `"pairs"`, ""},
-		{"RENAME TABLE docs TO docs2", "shop", `"docs2"`, ""},
-		{"RENAME TABLE a TO b, c TO a", "shop", `null`, ""},
-		{"DROP TABLE a, b", "shop", `null`, ""},
+		{"CREATE TABLE nums (id INT)", "shop", `"nums"`, `{"type":"CREATE","id":"\"shop\".\"nums\"","table":null}`},
+		{"ALTER TABLE x.pairs ADD w INT", "x", `"pairs"`, `{"type":"ALTER","id":"\"x\".\"pairs\"","table":null}`},
+		{"RENAME TABLE docs TO docs2", "shop", `"docs2"`, `{"type":"ALTER","id":"\"shop\".\"docs2\"","table":null}`},
+		{"RENAME TABLE a TO b, c TO a", "shop", `"b"`, `{"type":"ALTER","id":"\"shop\".\"b\"","table":null},{"type":"ALTER","id":"\"shop\".\"a\"","table":null}`},
+		{"DROP TABLE a, x.b", "shop", `"a"`, `{"type":"DROP","id":"\"shop\".\"a\"","table":null},{"type":"DROP","id":"\"x\".\"b\"","table":null}`},
 		{"DROP TABLE `no\"key`", "shop", `"no\"key"`, `{"type":"DROP","id":"\"shop\".\"no\"\"key\"","table":null}`},
 		{"TRUNCATE TABLE nokey", "shop", `"nokey"`, ""},
 		{"CREATE DATABASE y", "y", `null`, ""},

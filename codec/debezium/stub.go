@@ -2,7 +2,6 @@ package debezium
 
 import (
 	"github.com/binlogmq/binlogmq/codec"
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/jsontext"
 )
@@ -48,8 +47,7 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 
 // AppendDDLStub implements [codec.Stubber].
 func (c *Codec) AppendDDLStub(dst []byte, e *event.Event, room int) ([]byte, error) {
-	h := statement.Parse(e.Raw)
 	at := len(dst)
-	dst = c.appendDDL(dst, e, h, codec.DigestComment(statement.Redacted(e.Raw, h)))
+	dst = c.appendDDL(dst, e, codec.DigestComment(e.Raw))
 	return codec.Fits(dst, at, room)
 }

@@ -1,6 +1,7 @@
 package maxwell
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/bits"
@@ -10,7 +11,6 @@ import (
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/internal/jsonvalue"
 	"github.com/binlogmq/binlogmq/codec/internal/plans"
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/jsontext"
 )
@@ -378,26 +378,28 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// AppendDDL implements [codec.Codec]: type, database, table, ts in
-// milliseconds and sql. Maxwell's old and def, which need every statement to be
-// understood in full, are left out, and table where the statement names several.
+// AppendDDL implements [codec.Codec]: type, database, table (the first that the statement names, as it was called), ts in
+// milliseconds and sql. Maxwell's old and def, which need every statement to be understood in full, are left out.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
-	h := statement.Parse(e.Raw)
-	return c.appendDDL(dst, e, h, statement.Redacted(e.Raw, h)), nil
+	return c.appendDDL(dst, e, e.Raw), nil
 }
 
-func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []byte) []byte {
-	dst = append(dst, `{"type":"`...)
-	dst = append(dst, ddlType(h)...)
-	dst = append(dst, `","database":`...)
-	schema := h.Schema
-	if schema == "" {
-		schema = e.Schema
+func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
+	first := e.Stmt.First()
+	name := event.Name{Schema: cmp.Or(first.Schema, e.Schema)}
+	switch {
+	case first.Old != (event.Name{}):
+		name = first.Old
+	case first.Object == event.ObjectTable || first.Object == event.ObjectTemporary:
+		name.Name = first.Name
 	}
-	dst = jsontext.AppendString(dst, []byte(schema))
-	if h.Name != "" {
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, ddlType(first)...)
+	dst = append(dst, `","database":`...)
+	dst = jsontext.AppendString(dst, []byte(name.Schema))
+	if name.Name != "" {
 		dst = append(dst, `,"table":`...)
-		dst = jsontext.AppendString(dst, []byte(h.Name))
+		dst = jsontext.AppendString(dst, []byte(name.Name))
 	}
 	dst = append(dst, `,"ts":`...)
 	dst = strconv.AppendInt(dst, e.Time/1000, 10)
@@ -416,29 +418,21 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, h statement.Head, sql []by
 	return append(dst, '}')
 }
 
-// ddlType is Maxwell's type of the statement. It has none for TRUNCATE, which
+// ddlType is Maxwell's type of a statement, by its first change. It has none for TRUNCATE, which
 // it does not publish, nor for what is done to neither table nor database.
-func ddlType(h statement.Head) string {
-	object := ""
-	switch h.Object {
-	case statement.Table:
+func ddlType(first event.Change) string {
+	object := "database-"
+	switch first.Object {
+	case event.ObjectTable, event.ObjectTemporary:
 		object = "table-"
-	case statement.Database:
-		object = "database-"
-	case statement.Index:
-		return "table-alter"
+	case event.ObjectDatabase:
 	default:
 		return "statement"
 	}
-	switch h.Verb {
-	case statement.Create:
-		return object + "create"
-	case statement.Drop:
-		return object + "drop"
-	case statement.Truncate:
-		return object + "truncate"
+	if first.Action == event.ActionRename {
+		return object + "alter"
 	}
-	return object + "alter"
+	return object + string(first.Action)
 }
 
 // wrap says where the value stood that could not be written (I3).

@@ -230,7 +230,7 @@ func (c *conn) subscribe(ctx context.Context, id server.Identity, filter string)
 			tables = t
 		}
 	}
-	return c.use(ctx, id, filter, canalview.Subscription{Tables: tables, Statements: c.s.o.Encoder})
+	return c.use(ctx, id, filter, canalview.Subscription{Tables: tables})
 }
 
 // use subscribes, and notes that this connection does.

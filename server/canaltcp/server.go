@@ -37,8 +37,6 @@ type Upstream interface {
 
 // Encoder writes events as Canal's entries. It must be safe for concurrent use.
 type Encoder interface {
-	canalview.Statements
-
 	// AppendEntry appends the serialised Entry message of the event.
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
 }

@@ -12,24 +12,18 @@ var _ interface {
 	server.StatementMatcher
 } = Subscription{}
 
-// Statements tells which tables statements are about.
-type Statements interface {
-	// Concerns tells whether the statement is about a table that match takes; it is true of one that does not name its table.
-	Concerns(e *event.Event, match func(schema, table string) bool) bool
-}
-
 // Tables decides which tables somebody sees.
 type Tables = server.Matcher
 
 // Subscription is what a client sees: the rows of certain tables, and the statements about them. It implements
 // [server.Matcher] and [server.StatementMatcher].
-type Subscription struct {
-	Tables
-	Statements Statements
-}
+type Subscription struct{ Tables }
 
-// MatchStatement tells whether the client sees a statement.
-func (s Subscription) MatchStatement(e *event.Event) bool { return s.Statements.Concerns(e, s.Match) }
+// MatchStatement tells whether the client sees a statement: one about a table that it sees, by its old or new name, or
+// about none. What is withheld nobody sees.
+func (s Subscription) MatchStatement(e *event.Event) bool {
+	return e.Stmt != nil && e.Stmt.Concerns(s.Match, func(string) bool { return true })
+}
 
 // WithoutEmpty returns the events without the transactions of which nothing lies between Begin and End. If
 // nothing else is there, the last of them stays, lest a batch be empty.

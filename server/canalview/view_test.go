@@ -1,10 +1,12 @@
 package canalview
 
 import (
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -28,6 +30,47 @@ func TestWithoutEmpty(t *testing.T) {
 		if len(events) > 0 && events[0].Kind != kinds[rune(in[0])] {
 			t.Errorf("%q: the events given were changed", in)
 		}
+	}
+}
+
+// only sees one table.
+type only string
+
+func (o only) Match(schema, table string) bool { return string(o) == schema+"."+table }
+
+func TestMatchStatement(t *testing.T) {
+	for sql, want := range map[string]string{ // who sees it of the tables named here; "all": everybody
+		"CREATE TABLE a (id INT)":        "shop.a",
+		"ALTER TABLE b.a ADD c INT":      "b.a",
+		"TRUNCATE a":                     "shop.a",
+		"RENAME TABLE x.a TO y.b":        "x.a y.b",
+		"ALTER TABLE a RENAME y.b":       "shop.a y.b",
+		"CREATE INDEX i ON a (id)":       "shop.a",
+		"DROP TABLE a, x.a":              "shop.a x.a",
+		"CREATE VIEW b.a AS SELECT 1":    "b.a",
+		"DROP TEMPORARY TABLE a":         "",
+		"CREATE DATABASE other":          "all",
+		"CREATE PROCEDURE a() SELECT 1":  "all",
+		"DROP TABLE a, 'b'":              "all",
+		"what nobody has ever called it": "all",
+	} {
+		var saw []string
+		for _, table := range []string{"b.a", "shop.a", "x.a", "y.b", "z.z"} {
+			e := &event.Event{Kind: event.DDL, Stmt: ddl.Describe(&ddl.Statement{Text: sql, Schema: "shop"}, ddl.Server{Version: 90700})}
+			if (Subscription{only(table)}).MatchStatement(e) {
+				saw = append(saw, table)
+			}
+		}
+		got := strings.Join(saw, " ")
+		if len(saw) == 5 {
+			got = "all"
+		}
+		if got != want {
+			t.Errorf("%s: seen by %q, want %q", sql, got, want)
+		}
+	}
+	if (Subscription{only("shop.a")}).MatchStatement(&event.Event{Kind: event.DDL, Schema: "shop"}) {
+		t.Error("a statement that is withheld is seen")
 	}
 }
 

@@ -1,47 +1,44 @@
 package canaltype
 
 import (
-	"github.com/binlogmq/binlogmq/codec/internal/statement"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
 )
 
-// StatementType is the event type of a statement.
-func StatementType(h statement.Head) canalwire.EventType {
-	switch h.Object {
-	case statement.Table:
-		switch h.Verb {
-		case statement.Create:
-			return canalwire.Create
-		case statement.Alter:
-			return canalwire.Alter
-		case statement.Drop:
-			return canalwire.Erase
-		case statement.Rename:
-			return canalwire.Rename
-		case statement.Truncate:
-			return canalwire.Truncate
-		}
-	case statement.Index:
-		switch h.Verb {
-		case statement.Create:
-			return canalwire.CIndex
-		case statement.Drop:
-			return canalwire.DIndex
-		}
+// StatementType is the event type of a statement: that of the first table that it names.
+func StatementType(s *event.Statement) canalwire.EventType {
+	c := s.First()
+	if c.Object != event.ObjectTable && c.Object != event.ObjectTemporary {
+		return canalwire.Query
 	}
-	return canalwire.Query
+	switch c.Action {
+	case event.ActionCreate:
+		return canalwire.Create
+	case event.ActionDrop:
+		return canalwire.Erase
+	case event.ActionRename:
+		return canalwire.Rename
+	case event.ActionTruncate:
+		return canalwire.Truncate
+	}
+	switch c.Index {
+	case event.ActionCreate:
+		return canalwire.CIndex
+	case event.ActionDrop:
+		return canalwire.DIndex
+	}
+	return canalwire.Alter
 }
 
-// StatementTable is the table that the statement's message names: of a renamed one the new name, as
+// StatementTable is the table that the statement's message names: the first one, and of a renamed one the new name, as
 // Canal does, since the rows that follow carry it.
-func StatementTable(e *event.Event, h statement.Head) (schema, table string) {
-	schema, table = h.Schema, h.Name
-	if h.Object == statement.Table && h.Verb == statement.Rename {
-		schema, table = h.NewSchema, h.NewName
+func StatementTable(e *event.Event) (schema, table string) {
+	switch c := e.Stmt.First(); c.Object {
+	case "":
+		return e.Schema, ""
+	case event.ObjectTable, event.ObjectTemporary:
+		return c.Schema, c.Name
+	default:
+		return c.Schema, ""
 	}
-	if schema == "" {
-		schema = e.Schema
-	}
-	return schema, table
 }
