@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -170,6 +172,98 @@ func readTo(t testing.TB, brokers []string, topic string, p int32, upTo func(*ka
 	return out
 }
 
+// door counts the connections that a fake cluster has open. Its brokers read each of ours request by request, so those that a closed
+// session had written are stored at any time until they have come to the connection's end.
+type door struct {
+	mu   sync.Mutex
+	open map[string]bool // by our end's address
+}
+
+func (d *door) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	return &doorListener{l, d}, err
+}
+
+type doorListener struct {
+	net.Listener
+	d *door
+}
+
+func (l *doorListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	l.d.open[c.RemoteAddr().String()] = true
+	return &doorConn{c, l.d}, nil
+}
+
+type doorConn struct {
+	net.Conn
+	d *door
+}
+
+// Close is called when the broker has handed on all that it read.
+func (c *doorConn) Close() error {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	delete(c.d.open, c.RemoteAddr().String())
+	return c.Conn.Close()
+}
+
+// settle returns when the brokers have no connection but the one that stays.
+func (d *door) settle(ctx context.Context, stays string) error {
+	for {
+		d.mu.Lock()
+		left := len(d.open)
+		if d.open[stays] {
+			left--
+		}
+		d.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the fake has %d connections open still: %w", left, ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// settled is a sink whose ended sessions can store nothing any more.
+type settled struct {
+	*Sink
+	d *door
+}
+
+func (s *settled) Reset(ctx context.Context) error {
+	if ses, err := s.session(); err == nil { // before another one begins, which connects
+		if err := ses.end(ctx); err != nil {
+			return err
+		}
+		stays := ""
+		<-s.admin.lock
+		if s.admin.c != nil {
+			stays = s.admin.c.LocalAddr().String()
+		}
+		s.admin.lock <- struct{}{}
+		if err := s.d.settle(ctx, stays); err != nil {
+			return err
+		}
+	}
+	return s.Sink.Reset(ctx)
+}
+
+func (s *settled) Close(ctx context.Context) error {
+	if err := s.Sink.Close(ctx); err != nil {
+		return err
+	}
+	return s.d.settle(ctx, "")
+}
+
 func TestConformanceFake(t *testing.T) {
 	for _, o := range []Options{
 		{RequestsInFlight: 1}, {RequestsInFlight: 5},
@@ -177,8 +271,11 @@ func TestConformanceFake(t *testing.T) {
 		{RequestsInFlight: 1, Delivery: Transactional, Topics: Topics{Create: true}}, {RequestsInFlight: 5, Delivery: Transactional, Topics: Topics{Create: true}},
 	} {
 		t.Run(fmt.Sprintf("%s/%d in flight", o.Delivery, o.RequestsInFlight), func(t *testing.T) {
-			c := fakeCluster(t, kfake.NumBrokers(3))
+			d := &door{open: map[string]bool{}}
+			c := fakeCluster(t, kfake.NumBrokers(3), kfake.ListenFn(d.listen))
 			h := harness(c.ListenAddrs(), o)
+			open := h.Open
+			h.Open = func(t testing.TB, b sinktest.Bounds) sink.Sink { return &settled{open(t, b).(*Sink), d} }
 			// The fake's own ends of our connections end when it notices.
 			for _, f := range []string{"read", "write"} {
 				h.Leaks = append(h.Leaks, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn)."+f))
