@@ -18,13 +18,14 @@ type Destination struct {
 	Meta       bool    `json:"meta_connected"`  // the store of cursors can be reached
 	Error      string  `json:"error,omitempty"` // why it is not healthy, with the remedy
 	Connected  bool    `json:"connected"`
-	Position   string  `json:"position"`    // where reading is
-	LagKnown   bool    `json:"lag_known"`   // false until the source's own position is known
-	LagSeconds float64 `json:"lag_seconds"` // age of the oldest change not yet acknowledged by every sink; 0 when there is none
-	LagBytes   int64   `json:"lag_bytes"`   // binlog bytes between the source's end and what was read
-	Bytes      int64   `json:"bytes"`       // binlog bytes read
-	Events     int64   `json:"events"`      // binlog events read
-	Rows       int64   `json:"rows"`        // row changes captured
+	Since      string  `json:"since,omitempty"` // when Connected became what it is, RFC 3339 in UTC
+	Position   string  `json:"position"`        // where reading is
+	LagKnown   bool    `json:"lag_known"`       // false until the source's own position is known
+	LagSeconds float64 `json:"lag_seconds"`     // age of the oldest change not yet acknowledged by every sink; 0 when there is none
+	LagBytes   int64   `json:"lag_bytes"`       // binlog bytes between the source's end and what was read
+	Bytes      int64   `json:"bytes"`           // binlog bytes read
+	Events     int64   `json:"events"`          // binlog events read
+	Rows       int64   `json:"rows"`            // row changes captured
 	Reconnects int64   `json:"reconnects"`
 	Skipped    int64   `json:"skipped_transactions"` // passed over by the operator's order
 	Lost       int64   `json:"lost_positions"`       // how often the configured way of going on from a lost position was gone

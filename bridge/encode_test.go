@@ -166,6 +166,26 @@ func TestMessagesI4I5(t *testing.T) {
 	}
 }
 
+// Names of key columns are written in any case, as in SQL; those of tables where the source takes them so.
+func TestKeyColumnsInAnyCase(t *testing.T) {
+	for _, c := range []struct {
+		caseless bool
+		tables   string
+		want     string
+	}{{false, "shop.*", "a/x"}, {true, "SHOP.A", "a/x"}, {false, "SHOP.A", "a/1"}} {
+		h := &history{offset: 4}
+		h.begin()
+		table := testTable(t, "a", true)
+		table.Caseless = c.caseless
+		h.rows(table, change{nil, &testRow{1, "x", 0}})
+		h.end()
+		got, err := encodeAll(t, testBridge(t, func(o *Options) { o.KeyColumns = []KeyColumns{{[]string{c.tables}, []string{"V"}}} }), h.events)
+		if err != nil || len(got) != 1 || string(got[0].key) != c.want {
+			t.Errorf("%+v: %v, %+v", c, err, got)
+		}
+	}
+}
+
 func TestHeaders(t *testing.T) {
 	h := &history{offset: 4}
 	h.begin()

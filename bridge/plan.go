@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/sink"
@@ -83,7 +85,11 @@ func (p *planner) make(ctx context.Context, t *event.Table) (*plan, error) {
 		pl.key = t.Key
 	}
 	for _, k := range p.c.keys {
-		if !k.filter.Match(t.Schema, t.Name) {
+		filter := k.filter
+		if t.Caseless {
+			filter = filter.Folded()
+		}
+		if !filter.Match(t.Schema, t.Name) {
 			continue
 		}
 		pl.rule, pl.key = PrimaryKey, nil
@@ -135,13 +141,9 @@ func (p *planner) resolve(ctx context.Context, topic string, limit int) (target,
 	return t, nil
 }
 
+// columnIndex finds a column; its name's case means nothing, as in SQL.
 func columnIndex(t *event.Table, name string) int {
-	for i := range t.Columns {
-		if t.Columns[i].Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(t.Columns, func(c event.Column) bool { return strings.EqualFold(c.Name, name) })
 }
 
 // partition is the partition of a key among n; -1 where the sink has none.

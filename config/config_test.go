@@ -252,3 +252,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Who writes credentials into an address, as other programs take them, is told where they belong, and they are shown nowhere.
+func TestNoCredentialsInAddresses(t *testing.T) {
+	const in = `
+destinations:
+  - name: shop
+    source: {address: ["root:hunter2@127.0.0.1:3306", "hunter2@db:3306"], user: u}
+    sinks:
+      - {name: a, kafka: {brokers: ["root:hunter2@127.0.0.1:9092", "hunter2@k:9092"]}}
+      - {name: b, pulsar: {url: "pulsar://root:hunter2@127.0.0.1:6650", admin_url: "http://root:hunter2@127.0.0.1:8080"}}
+      - {name: c, pulsar: {url: "root:hunter2@127.0.0.1:6650"}}
+meta: {zookeeper: {servers: ["root:hunter2@127.0.0.1:2181"]}}
+canal: {listen: "canal:hunter2@127.0.0.1:11111", advertise: "canal:hunter2@h:1"}
+admin: {listen: "admin:hunter2@127.0.0.1:8088"}
+`
+	_, err := Parse([]byte(in), env(nil))
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("error %v", err)
+	}
+	for _, path := range []string{"destinations[0].source.address[0]", "destinations[0].source.address[1]", "destinations[0].sinks[0].kafka.brokers[0]", "destinations[0].sinks[0].kafka.brokers[1]",
+		"destinations[0].sinks[1].pulsar.url", "destinations[0].sinks[1].pulsar.admin_url", "destinations[0].sinks[2].pulsar.url", "meta.zookeeper.servers[0]", "canal.listen", "canal.advertise", "admin.listen"} {
+		if !strings.Contains(err.Error(), path+": holds an @") {
+			t.Errorf("nothing about %s in\n%v", path, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -15,7 +16,7 @@ import (
 )
 
 // HeaderNames are the headers that `headers:` may list.
-var HeaderNames = []string{"seq", "gtid", "row", "destination", "schema", "table", "op", "position", "commit_time", "epoch"}
+var HeaderNames = []string{"seq", "gtid", "row", "destination", "schema", "table", "op", "position", "commit_time", "epoch", "tables"}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
@@ -59,6 +60,26 @@ func (f *faults) tables(path string, patterns []string) {
 	}
 }
 
+// address wants host:port. What holds a password is not repeated.
+func (f *faults) address(path, v string) {
+	if strings.Contains(v, "@") {
+		f.add(path, "holds an @; an address is host:port, user and password have keys of their own")
+	} else if _, _, err := net.SplitHostPort(v); err != nil {
+		f.add(path, "%q is not host:port", v)
+	}
+}
+
+// url wants one of these schemes and no user or password.
+func (f *faults) url(path, v, form string, schemes ...string) {
+	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.HasPrefix(v, s) })
+	switch {
+	case strings.Contains(v, "@"):
+		f.add(path, "holds an @; it is of the form %s, credentials have keys of their own", form)
+	case !known:
+		f.add(path, "%q is not of the form %s", v, form)
+	}
+}
+
 func (f *faults) tls(path string, t *TLS) {
 	if t != nil && (t.Cert == "") != (t.Key == "") {
 		f.add(path, "cert and key go together")
@@ -86,9 +107,7 @@ func (c *Config) faults() []error {
 		}
 	}
 	if a := c.Admin.Listen; a != "" {
-		if _, _, err := net.SplitHostPort(a); err != nil {
-			f.add("admin.listen", "%q is not host:port", a)
-		}
+		f.address("admin.listen", a)
 	}
 	names := map[string]string{}
 	for i := range c.Destinations {
@@ -112,14 +131,14 @@ func (f *faults) zone(path, name string) {
 }
 
 func (f *faults) canal(path string, k *Canal) {
-	if _, _, err := net.SplitHostPort(k.Listen); err != nil {
-		f.add(path+".listen", "%q is not host:port", k.Listen)
-	}
+	f.address(path+".listen", k.Listen)
 	if k.ZooKeeperRoot != "" && k.ZooKeeperRoot != "off" {
 		if !zookeeperRoot.MatchString(k.ZooKeeperRoot) {
 			f.add(path+".zookeeper_root", "%q is not a path such as %s, nor off", k.ZooKeeperRoot, canalzk.Root)
 		}
-		if err := canalzk.CheckAddress(k.Advertise); err != nil {
+		if strings.Contains(k.Advertise, "@") {
+			f.address(path+".advertise", k.Advertise)
+		} else if err := canalzk.CheckAddress(k.Advertise); err != nil {
 			f.add(path+".advertise", "%v", err)
 		}
 	}
@@ -146,9 +165,7 @@ func (f *faults) zookeeper(path string, z *MetaZooKeeper) {
 		f.add(path+".servers", "at least one host:port is needed")
 	}
 	for i, a := range z.Servers {
-		if _, _, err := net.SplitHostPort(a); err != nil {
-			f.add(fmt.Sprintf("%s.servers[%d]", path, i), "%q is not host:port", a)
-		}
+		f.address(fmt.Sprintf("%s.servers[%d]", path, i), a)
 	}
 	if d := z.SessionTimeout.Value(); d < 2*time.Second || d > 5*time.Minute {
 		f.add(path+".session_timeout", "2s to 5m; the servers grant 2 to 20 of their ticks")
@@ -174,9 +191,7 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 		f.add(path+".source.address", "the server's host:port is needed")
 	}
 	for i, a := range s.Address {
-		if _, _, err := net.SplitHostPort(a); err != nil {
-			f.add(fmt.Sprintf("%s.source.address[%d]", path, i), "%q is not host:port", a)
-		}
+		f.address(fmt.Sprintf("%s.source.address[%d]", path, i), a)
 	}
 	if s.User == "" {
 		f.add(path+".source.user", "a user with REPLICATION SLAVE and REPLICATION CLIENT is needed")
@@ -258,6 +273,7 @@ func (f *faults) sink(path string, s *Sink) {
 	f.oneOf(path+".canal_json.enum", s.CanalJSON.Enum, "ordinal", "label")
 	f.oneOf(path+".maxwell.kafka_key_format", s.Maxwell.KeyFormat, "hash", "array")
 	f.oneOf(path+".key", s.Key, "primary_key", "table", "none")
+	f.oneOf(path+".ddl", s.DDL, "captured", "all")
 	f.oneOf(path+".key_change", s.KeyChange, "split", "update")
 	f.oversize(path, s)
 	for i, k := range s.KeyColumns {
@@ -305,6 +321,7 @@ func (f *faults) debezium(path string, s *Sink) {
 	f.oneOf(path+".bigint.unsigned.handling.mode", d.BigintUnsigned, "long", "precise")
 	f.oneOf(path+".binary.handling.mode", d.Binary, "bytes", "base64", "base64-url-safe", "hex")
 	f.oneOf(path+".event.converting.failure.handling.mode", d.Failure, "warn", "fail")
+	f.oneOf(path+".skipped.operations", cmp.Or(d.Skipped, "t"), "t", "none")
 }
 
 // oversize checks what is to become of messages that are too large.
@@ -334,9 +351,7 @@ func (f *faults) kafka(path string, k *Kafka) {
 		f.add(path+".brokers", "at least one host:port is needed")
 	}
 	for i, b := range k.Brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			f.add(fmt.Sprintf("%s.brokers[%d]", path, i), "%q is not host:port", b)
-		}
+		f.address(fmt.Sprintf("%s.brokers[%d]", path, i), b)
 	}
 	f.oneOf(path+".delivery", k.Delivery, "at_least_once", "sequenced", "transactional")
 	f.transactions(path, k)
@@ -376,11 +391,9 @@ func (f *faults) transactions(path string, k *Kafka) {
 }
 
 func (f *faults) pulsar(path string, p *Pulsar) {
-	if !strings.HasPrefix(p.URL, "pulsar://") && !strings.HasPrefix(p.URL, "pulsar+ssl://") {
-		f.add(path+".url", "%q is not of the form pulsar://host:port or pulsar+ssl://host:port", p.URL)
-	}
-	if u := p.AdminURL; u != "" && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
-		f.add(path+".admin_url", "%q is not of the form http://host:port", u)
+	f.url(path+".url", p.URL, "pulsar://host:port or pulsar+ssl://host:port", "pulsar://", "pulsar+ssl://")
+	if p.AdminURL != "" {
+		f.url(path+".admin_url", p.AdminURL, "http://host:port", "http://", "https://")
 	}
 	f.oneOf(path+".producer", p.Producer, "client", "wire")
 	if p.Batching && p.Producer != "wire" {

@@ -12,6 +12,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
 // scanSlot is added to a reader's slot for the connection with which it looks for statements elsewhere in the log.
@@ -19,8 +20,21 @@ const scanSlot = 1 << 17
 
 // ddl tells how the server's statements are read.
 func (sv *server) ddl() ddl.Server {
+	return ddl.Server{MariaDB: sv.mariaDB, Version: ddl.ParseVersion(sv.version), Caseless: sv.caseless()}
+}
+
+// caseless reports whether the server compares names of databases and tables without regard to case.
+func (sv *server) caseless() bool {
 	lower := sv.vars["lower_case_table_names"]
-	return ddl.Server{MariaDB: sv.mariaDB, Version: ddl.ParseVersion(sv.version), Caseless: lower == "1" || lower == "2"}
+	return lower == "1" || lower == "2"
+}
+
+// tables is the filter of captured tables, which compares names as the server does.
+func (c *Connector) tables(sv *server) *tablefilter.Filter {
+	if sv.caseless() {
+		return c.opt.Tables.Folded()
+	}
+	return c.opt.Tables
 }
 
 // names finds what a reader's tables are called. It implements schema.Source.
@@ -66,7 +80,7 @@ func (n *names) Describe(t ddl.Name) (*ddl.Table, event.Position, error) {
 	return nil, upto, schema.ErrNoTable
 }
 
-func (n *names) scope(name string) bool { return n.r.c.opt.Tables.MatchSchema(name) }
+func (n *names) scope(name string) bool { return n.r.c.tables(n.sv).MatchSchema(name) }
 
 // listed is ddl.Tables for finding out which of some tables a statement touches.
 type listed map[ddl.Name]*ddl.Table

@@ -270,14 +270,15 @@ func (r *reader) attempt(ctx context.Context) error {
 		}
 		from.Offset = behind
 	}
+	tables := c.tables(sv)
 	m := binlog.NewMachine(binlog.Options{
-		Destination: c.opt.Destination, ServerUUID: sv.uuid, Match: c.opt.Tables.Match,
+		Destination: c.opt.Destination, ServerUUID: sv.uuid, Match: tables.Match,
 		Tables: schema.New(schema.Options{
-			MariaDB: sv.mariaDB, Version: sv.version, From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
+			MariaDB: sv.mariaDB, Version: sv.version, Caseless: sv.caseless(), From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
 		}),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
-		MatchSchema: c.opt.Tables.MatchSchema, Spared: (&sparing{c: c}).tell,
+		MatchSchema: tables.MatchSchema, Spared: (&sparing{c: c}).tell,
 		Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
 	})
 	defer m.Close()

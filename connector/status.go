@@ -20,6 +20,7 @@ func (c *counter) add(n int) {
 // Status is a snapshot of what a Connector does.
 type Status struct {
 	Connected   bool          // the main reader has a stream
+	Since       time.Time     // when Connected became what it is; zero before the first attempt to read
 	Err         error         // why not, or why it stopped; nil when all is well
 	Address     string        // of the source that is read
 	Version     string        // of that server
@@ -107,5 +108,9 @@ func (st *status) distance() (uint64, bool) {
 func (st *status) update(f func(*Status)) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	was := st.s.Connected
 	f(&st.s)
+	if st.s.Connected != was || st.s.Since.IsZero() {
+		st.s.Since = time.Now()
+	}
 }

@@ -3,12 +3,15 @@ package connector
 import "context"
 
 // TableName names a table of the source.
-type TableName struct{ Schema, Table string }
+type TableName struct {
+	Schema, Table string
+	Caseless      bool // as event.Table's
+}
 
 // Tables lists the captured tables that exist now and that the user may see, at most so
 // many of them, in the order of their names.
 func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
-	s, _, err := c.connect(ctx)
+	s, sv, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -17,10 +20,11 @@ func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
 	if err != nil {
 		return nil, err
 	}
+	tables := c.tables(sv)
 	var out []TableName
 	for i := range r.rows() {
-		t := TableName{r.text(i, 0), r.text(i, 1)}
-		if len(out) < most && c.opt.Tables.Match(t.Schema, t.Table) {
+		t := TableName{r.text(i, 0), r.text(i, 1), sv.caseless()}
+		if len(out) < most && tables.Match(t.Schema, t.Table) {
 			out = append(out, t)
 		}
 	}

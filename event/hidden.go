@@ -7,7 +7,7 @@ func (t *Table) withoutHidden() *Table {
 	if !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Hidden }) {
 		return nil
 	}
-	shown := &Table{Schema: t.Schema, Name: t.Name}
+	shown := &Table{Schema: t.Schema, Name: t.Name, Caseless: t.Caseless}
 	at := make([]int, len(t.Columns)) // where columns stand now
 	for i := range t.Columns {
 		at[i] = -1

@@ -11,6 +11,9 @@ type Table struct {
 	Columns []Column
 	Key     []int // indexes into Columns of the primary key (or the server's chosen unique key), in key order; nil: none
 
+	// Caseless: the source compares names of databases and tables without regard to case, and may have changed theirs to lower case.
+	Caseless bool
+
 	// RowEnd is 1 + the index of the column that says until when a row is valid, of a MariaDB table WITH SYSTEM VERSIONING whose
 	// events show what its present rows undergo; 0: any other table. See Live.
 	RowEnd int

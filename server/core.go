@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/store"
 )
@@ -509,7 +510,11 @@ func (s *sub) wants(t *event.Table) bool {
 		if s.taken == nil || len(s.taken) >= maxVerdicts {
 			s.taken = make(map[*event.Table]bool)
 		}
-		v = s.matcher.Match(t.Schema, t.Name)
+		m := s.matcher
+		if f, ok := m.(*tablefilter.Filter); ok && t.Caseless {
+			m = f.Folded()
+		}
+		v = m.Match(t.Schema, t.Name)
 		s.taken[t] = v
 	}
 	s.lastTable, s.lastTaken = t, v

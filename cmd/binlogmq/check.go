@@ -146,7 +146,11 @@ func topicsOf(s *config.Sink, destination string, tables []connector.TableName) 
 			return nil, []sink.Finding{{Severity: sink.SeverityError, What: err.Error()}}
 		}
 		for _, n := range tables {
-			if !filter.Match(n.Schema, n.Table) {
+			f := filter
+			if n.Caseless {
+				f = f.Folded()
+			}
+			if !f.Match(n.Schema, n.Table) {
 				continue
 			}
 			switch t, err := topic(n.Schema, n.Table); {

@@ -423,6 +423,9 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped, Lost: d.relocated.Load(),
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
+	if !src.Since.IsZero() {
+		out.Since = src.Since.UTC().Format(time.RFC3339)
+	}
 	if st.State == server.Idle && len(d.sinks) == 0 {
 		out.State = admin.Waiting
 	}

@@ -22,6 +22,7 @@ const (
 type Options struct {
 	MariaDB     bool
 	Version     string            // of the server, for the remedies in errors
+	Caseless    bool              // of the server: see event.Table
 	From        string            // FromHistory or FromLog
 	AllVersions bool              // no table has RowEnd: rows of MariaDB's tables WITH SYSTEM VERSIONING are shown as they are stored
 	Charsets    map[uint32]string // collation id -> character set, as the server has them
@@ -146,7 +147,7 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	table := &event.Table{Schema: string(t.Schema), Name: string(t.Table), Columns: make([]event.Column, len(cols.Types))}
+	table := &event.Table{Schema: string(t.Schema), Name: string(t.Table), Caseless: b.opt.Caseless, Columns: make([]event.Column, len(cols.Types))}
 	if err := b.columns(table, cols); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package tablefilter
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -16,9 +17,11 @@ type Filter struct {
 	rules    []rule
 	allowAll bool // the first rule excludes: start from "everything"
 	text     []string
+	fold     bool // names are compared in lower case
 
-	mu    sync.RWMutex
-	cache map[name]bool
+	mu     sync.RWMutex
+	cache  map[name]bool
+	folded *Filter // see Folded
 }
 
 type name struct{ schema, table string }
@@ -36,7 +39,7 @@ type rule struct {
 // is empty or begins with an exclusion: then it is taken.
 //
 // Matching is case-sensitive, as table names are on the server's usual
-// platforms; where the server folds names they arrive in lower case.
+// platforms; see [Filter.Folded] for others.
 //
 // The system schemas (mysql, sys, performance_schema, information_schema) are
 // taken only by a pattern that spells the schema out.
@@ -61,6 +64,24 @@ func (f *Filter) Patterns() []string {
 		return nil
 	}
 	return append([]string(nil), f.text...)
+}
+
+// Folded returns the same filter for a server that does not tell upper from lower case in names of databases and
+// tables (lower_case_table_names): neither do its patterns.
+func (f *Filter) Folded() *Filter {
+	if f == nil || f.fold {
+		return f
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.folded == nil {
+		f.folded = &Filter{allowAll: f.allowAll, text: f.text, fold: true}
+		for _, r := range f.rules {
+			r.schema, r.table = r.schema.lower(), r.table.lower()
+			f.folded.rules = append(f.folded.rules, r)
+		}
+	}
+	return f.folded
 }
 
 // Match reports whether the table is taken.
@@ -88,6 +109,9 @@ func (f *Filter) Match(schema, table string) bool {
 }
 
 func (f *Filter) match(schema, table string) bool {
+	if f.fold {
+		schema, table = strings.ToLower(schema), strings.ToLower(table)
+	}
 	system := IsSystem(schema)
 	take := f.allowAll && !system
 	for i := range f.rules {
@@ -108,6 +132,9 @@ func (f *Filter) MatchSchema(schema string) bool {
 	system := IsSystem(schema)
 	if f == nil {
 		return !system
+	}
+	if f.fold {
+		schema = strings.ToLower(schema)
 	}
 	take := f.allowAll && !system
 	for i := range f.rules {
@@ -196,6 +223,25 @@ func (g glob) wild() bool {
 		}
 	}
 	return false
+}
+
+// lower is the pattern in lower case.
+func (g glob) lower() (out glob) {
+	for i := 0; i < len(g); {
+		if g[i].kind != literal {
+			out = append(out, g[i])
+			i++
+			continue
+		}
+		var text []byte // a letter may take several tokens
+		for ; i < len(g) && g[i].kind == literal; i++ {
+			text = append(text, g[i].lit)
+		}
+		for _, c := range bytes.ToLower(text) {
+			out = append(out, token{lit: c})
+		}
+	}
+	return out
 }
 
 // match runs in O(len(g)*len(s)) at worst: on a mismatch it goes back to the

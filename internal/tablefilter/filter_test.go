@@ -49,6 +49,33 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// A server that folds names has them in lower case, or as they were written, and compares neither by case.
+func TestFolded(t *testing.T) {
+	f, err := New([]string{"Shop.*", "!SHOP.Tmp_*", `É\.B.?x`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for full, want := range map[string][2]bool{ // as it is, and folded
+		"Shop.a": {true, true}, "shop.a": {false, true}, "SHOP.A": {false, true}, "Shop.tmp_1": {true, false}, "shop.TMP_1": {false, false},
+		"other.a": {false, false}, "é\x00b.AX": {false, true}, "É\x00B.yx": {true, true},
+	} {
+		schema, table, _ := strings.Cut(full, ".")
+		schema = strings.ReplaceAll(schema, "\x00", ".")
+		for range 2 { // from the cache, too
+			if got := [2]bool{f.Match(schema, table), f.Folded().Match(schema, table)}; got != want {
+				t.Errorf("%s.%s: %v, want %v", schema, table, got, want)
+			}
+		}
+	}
+	if !f.Folded().MatchSchema("sHOP") || f.MatchSchema("sHOP") || f.Folded().MatchSchema("Other") {
+		t.Error("schemas")
+	}
+	folded := f.Folded()
+	if f.Folded() != folded || folded.Folded() != folded || (*Filter)(nil).Folded() != nil || strings.Join(f.Folded().Patterns(), " ") != strings.Join(f.Patterns(), " ") {
+		t.Error("folding makes another filter each time, or loses its text")
+	}
+}
+
 func TestMatchSchema(t *testing.T) {
 	for _, c := range []struct {
 		patterns []string
