@@ -586,6 +586,13 @@ func TestFenced(t *testing.T) {
 		if st := r.status(); st.State != Failed || r.h.live != 0 || r.m.count() != n {
 			t.Errorf("%+v, %d readers, %d saves", st, r.h.live, r.m.count()-n)
 		}
+		// Nor by who leaves.
+		if err := a.Disconnect(ctx); !errors.Is(err, meta.ErrFenced) {
+			t.Error(err)
+		}
+		if r.m.count() != n {
+			t.Error("saved when its subscriber left")
+		}
 		r.must(r.s.Stop(ctx))
 		if r.m.count() != n {
 			t.Error("saved at stop")

@@ -97,9 +97,9 @@ var mutants = []mutant{
 		"	case a.code == codeInvalidEpoch || a.code == codeFenced:\n", "	case false:\n", "./sink/kafka"},
 
 	{"I9", "the bridge's window is bounded", "bridge/session.go",
-		"if batches < s.b.o.WindowBatches && bytes+s.encoded.Load() < s.b.o.WindowBytes {", "if true {", "./bridge"},
+		"if batches < s.b.o.WindowBatches && bytes+s.encoded.Load() < s.b.o.WindowBytes {", "if batches >= 0 && bytes >= 0 {", "./bridge"},
 	{"I9", "the ring is bounded", "store/ring.go",
-		"if (r.next >= lastIndex || end > lastEnd) && r.next > r.low {", "if false {", "./store"},
+		"if (r.next >= lastIndex || end > lastEnd) && r.next > r.low {", "if r.next > lastIndex && end < 0 {", "./store"},
 	{"I9", "an event above the limit is refused before it is read", "connector/binlog/stream.go",
 		"if s.limit > 0 && size > s.limit {", "if false {", "./connector/binlog"},
 }

@@ -351,6 +351,49 @@ func TestSkippedAndLost(t *testing.T) {
 	})
 }
 
+// I7: an entry of an older connection that reaches the ledger after the producer was opened again moves the border of what is
+// stored. Nothing may follow an entry that straddles it.
+func TestStragglerMovesTheBorder(t *testing.T) {
+	b := newBroker(t)
+	s := start(t, b, batched)
+	defer s.close()
+	for id := range int64(500) { // so that it knows of large batches that they pass
+		var m Message
+		s.enc.Encode(&m, id+1, &sink.Message{Value: make([]byte, 1024)})
+		s.p.Send(m)
+	}
+	s.r.wait(t, 500)
+	away, late := true, false
+	b.set(func() {
+		b.producing = func(uint64) *Error {
+			if away {
+				return &Error{Code: CodeProducerBusy, Message: "not now"}
+			}
+			return nil
+		}
+		b.fate = func(e *fakeEntry) fate {
+			if e.first != 501 || late {
+				return normal
+			}
+			late = true
+			time.Sleep(100 * time.Millisecond) // what follows is written meanwhile
+			e.topic.pushed[e.producer] = 505
+			e.topic.pending = append(e.topic.pending, &fakeEntry{producer: e.producer, first: 501, last: 505, ids: []int64{501, 502, 503, 504, 505},
+				topic: e.topic, lostReceipt: true})
+			b.start(e.topic)
+			return normal
+		}
+	})
+	b.cut()
+	s.send(501, 3500)
+	b.set(func() { away = false })
+	s.r.wait(t, 3500)
+	checkIDs(t, b.ids(topic), 1, 3500)
+	if !late {
+		t.Error("no straggler came")
+	}
+}
+
 // An entry that is refused alone, for no reason of its own, is sent again.
 func TestRefusedAlone(t *testing.T) {
 	for name, what := range map[string]fate{"unknown": unknown, "checksum": corrupt} {
