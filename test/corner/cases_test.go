@@ -8,53 +8,53 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/binlogmq/binlogmq/internal/testenv"
 )
 
 // Case is a block of SQL that runs on one connection in a schema of its own, and
 // the messages that it must give, in order.
 type Case struct {
 	Name       string
-	Servers    []string // kinds of testenv
-	Statements []string
+	Not        map[string]string   // why a kind of server cannot run it
+	Statements map[string][]string // by kind
 	Want       map[string][]string // by kind
 	Stops      string              // what the error says that stops the destination; empty: it goes on
 	DDL        bool                // messages of DDL are compared too
+	Raw        bool                // system_versioned: raw
 }
-
-// kinds are the servers that the cases run on.
-var kinds = []string{"mysql", "mariadb", "mariadb11"}
 
 // parse reads cases. A case begins with
 //
-//	== NAME [on KIND,...] [ddl]
+//	== NAME [ddl] [raw]
 //
-// Lines up to one that ends in a semicolon are a statement. "> TEXT" is an expected message,
-// "KIND,...> TEXT" one on these servers alone; "stops TEXT" says that the destination stops with an
-// error that holds the text. Lines that begin with "# " are comments.
-// {DB} stands for the case's schema.
+// and runs on all of [testenv.Kinds] but those of its lines "not KINDS: REASON". Lines up to one that ends in a semicolon
+// are a statement; one that begins with "[KINDS] " is for these servers alone. "> TEXT" is an expected message, "KINDS> TEXT" one on
+// these servers alone; "stops TEXT" says that the destination stops with an error that holds the text. Lines that begin with "# " are
+// comments. KINDS are kinds with commas between them; mariadb* are all those of MariaDB, mysql* those of MySQL. {DB} stands for the
+// case's schema.
 func parse(text string) ([]*Case, error) {
 	var cases []*Case
 	var c *Case
 	statement := ""
+	var on []string // of the statement
 	for n, line := range strings.Split(text, "\n") {
 		line = strings.TrimRight(line, " \t")
 		head, rest, found := strings.Cut(line, "> ")
 		switch {
 		case strings.HasPrefix(line, "== "):
 			words := strings.Fields(line[3:])
-			c = &Case{Name: words[0], Servers: kinds, Want: map[string][]string{}}
-			for i := 1; i < len(words); i++ {
-				switch {
-				case words[i] == "on" && i+1 < len(words):
-					i++
-					c.Servers = strings.Split(words[i], ",")
-				case words[i] == "ddl":
+			c = &Case{Name: words[0], Not: map[string]string{}, Statements: map[string][]string{}, Want: map[string][]string{}}
+			for _, word := range words[1:] {
+				switch word {
+				case "ddl":
 					c.DDL = true
+				case "raw":
+					c.Raw = true
 				default:
-					return nil, fmt.Errorf("line %d: unknown word %q", n+1, words[i])
+					return nil, fmt.Errorf("line %d: unknown word %q", n+1, word)
 				}
 			}
 			cases = append(cases, c)
@@ -63,21 +63,40 @@ func parse(text string) ([]*Case, error) {
 			return nil, fmt.Errorf("line %d: outside a case", n+1)
 		case statement == "" && strings.HasPrefix(line, "stops "):
 			c.Stops = line[6:]
-		case statement == "" && found && (head == "" || allKinds(head)):
-			on := c.Servers
+		case statement == "" && strings.HasPrefix(line, "not "):
+			list, why, _ := strings.Cut(line[4:], ": ")
+			out := kinds(list)
+			if out == nil || why == "" {
+				return nil, fmt.Errorf("line %d: want not KINDS: REASON", n+1)
+			}
+			for _, k := range out {
+				c.Not[k] = why
+			}
+		case statement == "" && found && (head == "" || kinds(head) != nil):
+			on := testenv.Kinds
 			if head != "" {
-				on = strings.Split(head, ",")
+				on = kinds(head)
 			}
 			for _, k := range on {
 				c.Want[k] = append(c.Want[k], rest)
 			}
 		default:
+			if statement == "" {
+				on = testenv.Kinds
+				if list, rest, ok := strings.Cut(line, "] "); ok && line[0] == '[' {
+					if on, line = kinds(list[1:]), rest; on == nil {
+						return nil, fmt.Errorf("line %d: want [KINDS] STATEMENT", n+1)
+					}
+				}
+			}
 			statement += line
 			if !strings.HasSuffix(line, ";") {
 				statement += "\n"
 				continue
 			}
-			c.Statements = append(c.Statements, strings.TrimSuffix(statement, ";"))
+			for _, k := range on {
+				c.Statements[k] = append(c.Statements[k], strings.TrimSuffix(statement, ";"))
+			}
 			statement = ""
 		}
 	}
@@ -87,13 +106,24 @@ func parse(text string) ([]*Case, error) {
 	return cases, nil
 }
 
-func allKinds(list string) bool {
-	for _, k := range strings.Split(list, ",") {
-		if !slices.Contains(kinds, k) {
-			return false
+// runs tells whether the case is for servers of the kind.
+func (c *Case) runs(kind string) bool { return c.Not[kind] == "" }
+
+// kinds are those of a list; nil where one is unknown.
+func kinds(list string) (all []string) {
+	for _, word := range strings.Split(list, ",") {
+		some, family := strings.CutSuffix(word, "*")
+		found := false
+		for _, k := range testenv.Kinds {
+			if k == word || family && strings.HasPrefix(k, some) {
+				all, found = append(all, k), true
+			}
+		}
+		if !found {
+			return nil
 		}
 	}
-	return true
+	return all
 }
 
 // message is a line of the file sink with a canal-json value.

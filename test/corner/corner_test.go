@@ -48,27 +48,30 @@ func load(t *testing.T) []*Case {
 
 func config(t *testing.T, db *testenv.Server, tables, out string) string {
 	t.Helper()
+	return fmt.Sprintf("meta: { file: { directory: %q } }\ndestinations:\n", filepath.Join(t.TempDir(), "meta")) + destination(db, "corner", tables, "live", out)
+}
+
+func destination(db *testenv.Server, name, tables, versioned, out string) string {
 	return fmt.Sprintf(`
-meta: { file: { directory: %q } }
-destinations:
-  - name: corner
+  - name: %s
     source: { address: %q, user: %s, password: %s }
     tables: [%q]
+    system_versioned: %s
     ring: { bytes: 1MiB, events: 256 }
     sinks:
       - name: lines
         file: { path: %q, sync: false }
         canal_json: { binary: base64, enum: label }
         ddl_topic: ddl
-`, filepath.Join(t.TempDir(), "meta"), db.Addr, db.ReplUser, db.ReplPassword, tables, out)
+`, name, db.Addr, db.ReplUser, db.ReplPassword, tables, versioned, out)
 }
 
 // end is where the server's log ends.
 func end(t *testing.T, db *testenv.Server) (file string, offset int64) {
 	t.Helper()
-	q := "SHOW BINARY LOG STATUS"
-	if db.MariaDB() {
-		q = "SHOW MASTER STATUS"
+	q := "SHOW MASTER STATUS"
+	if db.Kind == "mysql" {
+		q = "SHOW BINARY LOG STATUS"
 	}
 	row := db.Query(q)[0]
 	offset, err := strconv.ParseInt(row[1], 10, 64)
@@ -83,11 +86,16 @@ func settle(t *testing.T, db *testenv.Server, p *process.Child) {
 	t.Helper()
 	file, offset := end(t, db)
 	p.Await("everything to be published", 10*time.Minute, func(r *admin.Report) bool {
-		d := &r.Destinations[0]
-		at, _, _ := strings.Cut(d.Position, " ")
-		atFile, o, _ := strings.Cut(at, ":")
-		n, _ := strconv.ParseInt(o, 10, 64)
-		return (atFile > file || atFile == file && n >= offset) && d.Sinks[0].Behind == 0 || !r.Healthy() && d.State == "failed"
+		for i := range r.Destinations {
+			d := &r.Destinations[i]
+			at, _, _ := strings.Cut(d.Position, " ")
+			atFile, o, _ := strings.Cut(at, ":")
+			n, _ := strconv.ParseInt(o, 10, 64)
+			if !((atFile > file || atFile == file && n >= offset) && d.Sinks[0].Behind == 0 || !r.Healthy() && d.State == "failed") {
+				return false
+			}
+		}
+		return true
 	})
 }
 
@@ -122,7 +130,12 @@ func published(t *testing.T, path string) map[string][]*message {
 }
 
 // schema is the case's own.
-func (c *Case) schema() string { return "corner_" + c.Name }
+func (c *Case) schema() string {
+	if c.Raw {
+		return "raw_" + c.Name
+	}
+	return "corner_" + c.Name
+}
 
 // run executes the case's statements.
 func (c *Case) run(db *testenv.Server) error {
@@ -132,7 +145,7 @@ func (c *Case) run(db *testenv.Server) error {
 		return err
 	}
 	defer conn.Close()
-	for _, q := range append([]string{"SET NAMES utf8mb4", "SET time_zone='+00:00'"}, c.Statements...) {
+	for _, q := range append([]string{"SET NAMES utf8mb4", "SET time_zone='+00:00'"}, c.Statements[db.Kind]...) {
 		if _, err := conn.Execute(strings.ReplaceAll(q, "{DB}", c.schema())); err != nil {
 			return fmt.Errorf("%.300s: %w", q, err)
 		}
@@ -173,34 +186,37 @@ func list(lines []string) string {
 // I3, I4, I6: every case gives its messages, in order and in full.
 func TestCases(t *testing.T) {
 	cases := load(t)
-	for _, kind := range kinds {
+	for _, kind := range testenv.Kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			db := testenv.NewMySQL(t, kind) // its own: some cases set global variables
-			out := filepath.Join(t.TempDir(), "out.jsonl")
-			p := process.Start(t, config(t, db, "corner_*.*", out))
+			out, raw := filepath.Join(t.TempDir(), "out.jsonl"), filepath.Join(t.TempDir(), "raw.jsonl")
+			p := process.Start(t, config(t, db, "corner_*.*", out)+destination(db, "raw", "raw_*.*", "raw", raw))
 			p.AwaitReady()
 			failed := map[string]error{}
 			for _, c := range cases {
-				if c.Stops == "" && slices.Contains(c.Servers, kind) {
+				if c.Stops == "" && c.runs(kind) {
 					db.Exec("DROP DATABASE IF EXISTS " + c.schema())
 					failed[c.Name] = c.run(db)
 				}
 			}
 			settle(t, db, p)
 			if r, ok := p.Report(); !ok || !r.Healthy() {
-				t.Errorf("not healthy: %s", r.Destinations[0].Error)
+				for i := range r.Destinations {
+					t.Errorf("destination %s is %s: %s", r.Destinations[i].Name, r.Destinations[i].State, r.Destinations[i].Error)
+				}
 			}
 			p.Stop()
-			by := published(t, out)
+			by := map[bool]map[string][]*message{false: published(t, out), true: published(t, raw)}
 			for _, c := range cases {
-				if c.Stops != "" || !slices.Contains(c.Servers, kind) {
+				if c.Stops != "" || !c.runs(kind) {
 					continue
 				}
 				t.Run(c.Name, func(t *testing.T) {
 					if err := failed[c.Name]; err != nil {
 						t.Error(err)
 					}
-					c.compare(t, kind, by[c.schema()])
+					c.compare(t, kind, by[c.Raw][c.schema()])
 				})
 				db.Exec("DROP DATABASE IF EXISTS " + c.schema())
 			}
@@ -212,9 +228,9 @@ func TestCases(t *testing.T) {
 // and ends the program; behind it, it goes on once the cursor is moved.
 func TestStops(t *testing.T) {
 	for _, c := range load(t) {
-		for _, kind := range c.Servers {
-			if c.Stops == "" {
-				break
+		for _, kind := range testenv.Kinds {
+			if c.Stops == "" || !c.runs(kind) {
+				continue
 			}
 			t.Run(c.Name+"/"+kind, func(t *testing.T) {
 				db := testenv.MySQL(t, kind)
@@ -230,7 +246,7 @@ func TestStops(t *testing.T) {
 				if code := p.Wait(time.Minute); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
-				if log := p.Log(); !strings.Contains(log, c.Stops) || !strings.Contains(log, "cursor set") && !strings.Contains(log, "remedy") {
+				if log := p.Log(); !strings.Contains(log, c.Stops) || !strings.Contains(log, "cursor set") && !strings.Contains(log, "schema forget") && !strings.Contains(log, "remedy") {
 					t.Errorf("it says\n%s\nwithout %q", log, c.Stops)
 				}
 				c.compare(t, kind, published(t, out)[c.schema()])
