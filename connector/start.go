@@ -237,7 +237,6 @@ type scan struct {
 	gtids event.GTIDSet // at the last transaction end
 	end   *event.Event  // last transaction end; nil before the first
 	began uint32        // time at which the current file was begun
-	known bool          // gtids are: the file's head has been read
 }
 
 func (c *Connector) scan(ctx context.Context, addr string, sv *server, id identity, file string) (*scan, error) {
@@ -274,35 +273,45 @@ func (k *scan) close() {
 	k.session.close()
 }
 
+// feed reads one event, which lasts until the next. end is set if a transaction ends with it, and gtids if it tells them.
+func (k *scan) feed() (*binlog.Raw, error) {
+	k.end = nil
+	raw, err := k.stream.Next()
+	if err != nil {
+		return nil, err
+	}
+	if err := k.m.Feed(&raw); err != nil {
+		return nil, err
+	}
+	if raw.Type == binlog.TypeFormatDescription {
+		k.began = raw.Time
+	}
+	if !headOf(&raw) {
+		return &raw, nil
+	}
+	if raw.Type == binlog.TypePreviousGTIDs {
+		k.gtids, err = event.DecodeGTIDSet(raw.Body())
+	} else {
+		k.gtids, err = binlog.ParseMariaGTIDList(raw.Body())
+	}
+	return &raw, err
+}
+
+// headOf tells whether the event says which transactions lie before its file.
+func headOf(raw *binlog.Raw) bool {
+	return raw.Type == binlog.TypePreviousGTIDs || raw.Type == binlog.TypeMariaGTIDList && raw.Flags&binlog.FlagArtificial == 0
+}
+
 // next reads up to the next transaction end, which it returns, or up to the
 // next head of a file or the place file:offset between transactions, for which it returns nil.
 func (k *scan) next(file string, offset uint64) (*event.Event, error) {
-	k.end = nil
 	for {
-		raw, err := k.stream.Next()
+		raw, err := k.feed()
 		if err != nil {
 			return nil, err
 		}
-		if err := k.m.Feed(&raw); err != nil {
-			return nil, err
-		}
-		switch raw.Type {
-		case binlog.TypeFormatDescription:
-			k.began = raw.Time
-		case binlog.TypePreviousGTIDs:
-			if k.gtids, err = event.DecodeGTIDSet(raw.Body()); err != nil {
-				return nil, err
-			}
-			k.known = true
+		if headOf(raw) {
 			return nil, nil
-		case binlog.TypeMariaGTIDList:
-			if raw.Flags&binlog.FlagArtificial == 0 {
-				if k.gtids, err = binlog.ParseMariaGTIDList(raw.Body()); err != nil {
-					return nil, err
-				}
-				k.known = true
-				return nil, nil
-			}
 		}
 		if k.end != nil {
 			k.gtids.Add(k.end.Txn.GTID)
@@ -328,11 +337,7 @@ func (c *Connector) resolveFile(ctx context.Context, s *session, sv *server, id 
 	}
 	i := sort.Search(len(files), func(i int) bool { return event.FileNumber(files[i].name) >= event.FileNumber(file) })
 	if i == len(files) || files[i].name != file || offset > files[i].size {
-		names := "none"
-		if len(files) > 0 {
-			names = files[0].name + " to " + files[len(files)-1].name
-		}
-		return pos, c.stop(fmt.Sprintf("the source has no place %s:%d in its binlog (it has %s)", file, offset, names), "use a position that SHOW BINARY LOGS and SHOW BINLOG EVENTS show", nil)
+		return pos, c.noPlace(files, file, offset)
 	}
 	k, err := c.scan(ctx, s.addr, sv, id, file)
 	if err != nil {
@@ -357,6 +362,15 @@ func (c *Connector) resolveFile(ctx context.Context, s *session, sv *server, id 
 		pos.GTIDs = k.gtids.Clone()
 	}
 	return pos, nil
+}
+
+// noPlace is the error of a place that the source's log does not have.
+func (c *Connector) noPlace(files []logFile, file string, offset uint64) error {
+	names := "none"
+	if len(files) > 0 {
+		names = files[0].name + " to " + files[len(files)-1].name
+	}
+	return c.stop(fmt.Sprintf("the source has no place %s:%d in its binlog (it has %s)", file, offset, names), "use a position that SHOW BINARY LOGS and SHOW BINLOG EVENTS show", nil)
 }
 
 // resolveTime finds the last transaction end before the first commit at or after t.

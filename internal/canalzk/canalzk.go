@@ -115,18 +115,21 @@ type entryPosition struct {
 	Included    bool   `json:"included"`
 	JournalName string `json:"journalName"`
 	Position    int64  `json:"position"`
+	ServerID    int64  `json:"serverId,omitempty"`
 	Timestamp   int64  `json:"timestamp"`
 }
 
 const logPositionType = "com.alibaba.otter.canal.protocol.position.LogPosition"
 
-// CursorData is what a cursor's node says (LogPosition).
+// CursorData is what a cursor's node says (LogPosition). Of Canal it is an event that its client has dealt with, or the first one that it
+// shall have, whatever Included says.
 type CursorData struct {
 	File      string
-	Offset    int64
+	Offset    int64 // where the event starts; of a node that EncodeCursor wrote, where a transaction ends
 	GTID      string
 	Included  bool
-	Timestamp time.Time
+	ServerID  int64     // of the event's header; 0 in what EncodeCursor writes, and what a Canal of before June 2016 wrote
+	Timestamp time.Time // of the event's header
 }
 
 // EncodeCursor writes a cursor's node, of the source at the address host:port.
@@ -142,7 +145,7 @@ func EncodeCursor(source string, c CursorData) ([]byte, error) {
 	return json.Marshal(logPosition{
 		Type:     logPositionType,
 		Identity: logIdentity{SlaveID: -1, SourceAddress: sourceAddress{host, port}},
-		Position: entryPosition{GTID: c.GTID, Included: c.Included, JournalName: c.File, Position: c.Offset, Timestamp: c.Timestamp.UnixMilli()},
+		Position: entryPosition{GTID: c.GTID, Included: c.Included, JournalName: c.File, Position: c.Offset, ServerID: c.ServerID, Timestamp: c.Timestamp.UnixMilli()},
 	})
 }
 
@@ -155,9 +158,55 @@ func ParseCursor(data []byte) (CursorData, error) {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return CursorData{}, err
 	}
+	return l.data()
+}
+
+func (l *logPosition) data() (CursorData, error) {
 	p := &l.Position
 	if p.JournalName == "" && p.GTID == "" || p.Position < 0 {
 		return CursorData{}, errors.New("no position")
 	}
-	return CursorData{p.JournalName, p.Position, p.GTID, p.Included, time.UnixMilli(p.Timestamp)}, nil
+	return CursorData{p.JournalName, p.Position, p.GTID, p.Included, p.ServerID, time.UnixMilli(p.Timestamp)}, nil
+}
+
+// ClientData is what Canal has kept of a client.
+type ClientData struct {
+	ID     int16
+	Filter string
+	Cursor CursorData
+}
+
+// ParseMetaFile reads the file meta.dat, in which a Canal without ZooKeeper keeps the clients of a destination (FileMixedMetaManager). Clients
+// that have subscribed and never got anything have no cursor, and are left out.
+func ParseMetaFile(data []byte) (destination string, clients []ClientData, err error) {
+	var f struct {
+		Destination string `json:"destination"`
+		Clients     []struct {
+			Identity struct {
+				ID     *int16 `json:"clientId"`
+				Filter string `json:"filter"`
+			} `json:"clientIdentity"`
+			Cursor *logPosition `json:"cursor"`
+		} `json:"clientDatas"`
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return "", nil, err
+	}
+	if f.Destination == "" {
+		return "", nil, errors.New("no destination")
+	}
+	for i, c := range f.Clients {
+		if c.Identity.ID == nil {
+			return "", nil, fmt.Errorf("client %d of %d has no id", i+1, len(f.Clients))
+		}
+		if c.Cursor == nil {
+			continue
+		}
+		cursor, err := c.Cursor.data()
+		if err != nil {
+			return "", nil, fmt.Errorf("client %d: %w", *c.Identity.ID, err)
+		}
+		clients = append(clients, ClientData{*c.Identity.ID, c.Identity.Filter, cursor})
+	}
+	return f.Destination, clients, nil
 }

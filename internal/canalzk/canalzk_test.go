@@ -1,6 +1,8 @@
 package canalzk
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,10 +55,11 @@ func TestRunning(t *testing.T) {
 }
 
 func TestCursor(t *testing.T) {
-	want := CursorData{File: "mysql-bin.000023", Offset: 43893, Timestamp: time.UnixMilli(1536312619000)}
+	want := CursorData{File: "mysql-bin.000023", Offset: 43893, ServerID: 1, Timestamp: time.UnixMilli(1536312619000)}
 	if got, err := ParseCursor([]byte(canalCursor)); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
+	want.ServerID = 0
 	text, err := EncodeCursor("db:3306", want)
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +83,30 @@ func TestCursor(t *testing.T) {
 	}
 }
 
+func TestMetaFile(t *testing.T) {
+	const identity = `{"clientId":1001,"destination":"shop","filter":"shop\\\\..*"}`
+	cursor := strings.Replace(canalCursor, `"@type":"com.alibaba.otter.canal.protocol.position.LogPosition",`, "", 1)
+	for text, want := range map[string][]ClientData{
+		`{"clientDatas":[{"clientIdentity":` + identity + `,"cursor":` + cursor + `}],"destination":"shop"}`: {{
+			1001, `shop\\..*`, CursorData{File: "mysql-bin.000023", Offset: 43893, ServerID: 1, Timestamp: time.UnixMilli(1536312619000)}}},
+		`{"clientDatas":[{"clientIdentity":` + identity + `}],"destination":"shop"}`: nil,
+		`{"destination":"shop"}`: nil,
+	} {
+		if d, got, err := ParseMetaFile([]byte(text)); err != nil || d != "shop" || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %q, %+v, %v", text, d, got, err)
+		}
+	}
+	for _, text := range []string{
+		"", "1", "{}", `{"clientDatas":[]}`, `{"clientDatas":[{"cursor":` + cursor + `}],"destination":"shop"}`,
+		`{"clientDatas":[{"clientIdentity":` + identity + `,"cursor":{"postion":{"position":4}}}],"destination":"shop"}`,
+		`{"clientDatas":[{"clientIdentity":{"clientId":70000}}],"destination":"shop"}`,
+	} {
+		if _, _, err := ParseMetaFile([]byte(text)); err == nil {
+			t.Errorf("accepted %q", text)
+		}
+	}
+}
+
 func TestCheckAddress(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"10.0.0.1:11111": true, "canal-1.example:1": true, "[::1]:11111": false, "h": false, ":11111": false, "h:0": false, "h:http": false, "h:70000": false, "a/b:1": false,
@@ -94,6 +121,7 @@ func TestCheckAddress(t *testing.T) {
 func FuzzNodes(f *testing.F) {
 	f.Add([]byte(canalCursor))
 	f.Add([]byte(`{"active":true,"address":"10.0.0.1:11111","clientId":1001}`))
+	f.Add([]byte(`{"clientDatas":[{"clientIdentity":{"clientId":1001,"destination":"d"},"cursor":` + canalCursor + `}],"destination":"d"}`))
 	f.Add([]byte(`{"active":false,"address":"10.0.0.1:11111","cid":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if r, err := ParseRunning(data); err == nil {
@@ -102,6 +130,7 @@ func FuzzNodes(f *testing.F) {
 				t.Errorf("%s: %+v, then %+v (%v)", data, r, again, err)
 			}
 		}
+		_, _, _ = ParseMetaFile(data)
 		if c, err := ParseCursor(data); err == nil {
 			text, err := EncodeCursor("db:3306", c)
 			if err != nil {
