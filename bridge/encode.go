@@ -82,8 +82,9 @@ func (s *slab) recycle() {
 
 // part is one event of a chunk.
 type part struct {
-	e *event.Event
-	p *plan // nil for DDL and transaction ends
+	e   *event.Event
+	p   *plan // nil for transaction ends, and for DDL but the emptying of a table that is a message among its rows
+	ddl bool  // DDL: the statement is published
 }
 
 // chunk is one task of encoding: some events of one batch, in order. An event
@@ -169,6 +170,8 @@ type encoder struct {
 	pos    []byte
 	seq    []byte
 	row    []byte
+	about  *event.Event
+	tables []byte
 }
 
 // largeRaw is from where on an encoder lets go of a chunk's memory rather than have its next one overwrite what points there.
@@ -177,7 +180,7 @@ const largeRaw = 1 << 20
 // let forgets what points into the events and slabs of the last chunk. (I9)
 func (x *encoder) let() {
 	x.sc, x.old, x.new, x.merged = event.Scanner{}, event.Row{}, event.Row{}, nil
-	x.txn, x.at, x.gtid, x.commit, x.pos, x.seq, x.row = nil, nil, nil, nil, nil, nil, nil
+	x.txn, x.at, x.gtid, x.commit, x.pos, x.seq, x.row, x.about, x.tables = nil, nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // encode writes all messages of c and gives them to yield, slab by slab.
@@ -199,7 +202,7 @@ func (x *encoder) encode(c *chunk, yield func(*slab) bool) error {
 		p := &c.parts[i]
 		switch p.e.Kind {
 		case event.DDL:
-			stop = held(x.ddl(p.e), p.e.Ordinal)
+			stop = held(x.statement(p), p.e.Ordinal)
 		case event.End:
 			x.end()
 		default:
@@ -238,7 +241,7 @@ func (x *encoder) fresh() {
 		x.s = largeSlabs.Get().(*slab)
 		x.s.small = false
 	}
-	x.txn, x.at = nil, nil
+	x.txn, x.at, x.about = nil, nil, nil
 }
 
 // flush hands the slab over.
@@ -264,7 +267,7 @@ func (x *encoder) rows(e *event.Event, p *plan) error {
 		switch full := len(x.s.buf) >= slabBytes || len(x.s.msgs) >= slabMessages; {
 		case full && len(x.s.msgs) == 0: // all of it is in the topics already
 			x.s.buf, x.s.hdrs = x.s.buf[:0], x.s.hdrs[:0]
-			x.txn, x.at = nil, nil
+			x.txn, x.at, x.about = nil, nil, nil
 		case full:
 			if err := x.flush(true); err != nil {
 				return err
@@ -435,15 +438,35 @@ func operation(r *event.Row) []byte {
 	return opDelete
 }
 
-func (x *encoder) ddl(e *event.Event) error {
+// statement writes the messages of a DDL event.
+func (x *encoder) statement(part *part) error {
+	e, p := part.e, part.p
 	x.seq, x.row = nil, nil
 	if err := x.barred(e, e.Ordinal); err != nil {
 		return err
 	}
+	n, payload, sub := len(x.s.msgs), x.s.payload, uint16(0)
+	var err error
+	if part.ddl {
+		sub, err = x.ddl(e)
+	}
+	if err == nil && p != nil {
+		start := len(x.s.buf)
+		x.s.buf = x.b.o.Codec.(codec.Truncater).AppendTruncate(x.s.buf, e, string(p.schema), string(p.tableName))
+		_, err = x.send(&outgoing{e: e, p: p, to: &p.to, op: opTruncate, from: start, until: len(x.s.buf), sub: sub})
+	}
+	if err != nil {
+		x.s.msgs, x.s.payload = x.s.msgs[:n], payload // no half of a change
+	}
+	return err
+}
+
+// ddl writes the message of a statement, which may be several if it is large, and returns the next sub-index.
+func (x *encoder) ddl(e *event.Event) (next uint16, err error) {
 	start := len(x.s.buf)
 	buf, err := x.b.o.Codec.AppendDDL(x.s.buf, e)
 	if err != nil {
-		return stopAt(e, fmt.Errorf("message value of a DDL statement: %w", err), "see the error; choose another codec or remove ddl_topic")
+		return 0, stopAt(e, fmt.Errorf("message value of a DDL statement: %w", err), "see the error; choose another codec or remove ddl_topic")
 	}
 	x.s.buf = buf
 	o := outgoing{e: e, to: x.b.ddlTo.Load(), op: opDDL, from: start, until: len(buf)}
@@ -451,18 +474,18 @@ func (x *encoder) ddl(e *event.Event) error {
 		x.s.buf = k.AppendDDLKey(buf, e)
 		o.key = x.s.buf[o.until:len(x.s.buf):len(x.s.buf)]
 	}
-	_, err = x.send(&o)
-	return err
+	return x.send(&o)
 }
 
 var (
-	opInsert = []byte("insert")
-	opUpdate = []byte("update")
-	opDelete = []byte("delete")
-	opDDL    = []byte("ddl")
+	opInsert   = []byte("insert")
+	opUpdate   = []byte("update")
+	opDelete   = []byte("delete")
+	opTruncate = []byte("truncate")
+	opDDL      = []byte("ddl")
 )
 
-// headers writes the headers of one message. p is nil for DDL.
+// headers writes the headers of one message. p is nil for DDL; row is below 0 for what is no row.
 func (x *encoder) headers(e *event.Event, p *plan, op []byte, seq, row int64, sub uint16) []sink.Header {
 	s := x.s
 	start := len(s.hdrs)
@@ -485,13 +508,24 @@ func (x *encoder) headers(e *event.Event, p *plan, op []byte, seq, row int64, su
 				continue
 			}
 		case headerRow:
-			if p == nil {
+			if row < 0 {
 				continue
 			}
 			if x.row == nil {
 				x.row = x.number(row)
 			}
 			v = x.row
+		case headerTables:
+			if p != nil {
+				continue
+			}
+			if x.about != e {
+				x.about = e
+				i := len(s.buf)
+				s.buf = codec.AppendTables(s.buf, e.Stmt)
+				x.tables = s.buf[i:len(s.buf):len(s.buf)]
+			}
+			v = x.tables
 		case headerDestination:
 			v = x.b.destination
 		case headerSchema:

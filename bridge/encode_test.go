@@ -26,14 +26,19 @@ func encodeAll(t *testing.T, b *Bridge, events []*event.Event) ([]*record, error
 			if err != nil {
 				return nil, err
 			}
-			c.parts = append(c.parts, part{e, pl})
+			c.parts = append(c.parts, part{e: e, p: pl})
 		case event.DDL:
-			to, err := p.resolve(context.Background(), "ddl", b.o.MaxMessageBytes)
+			publish, err := s.statement(context.Background(), p, e)
 			if err != nil {
 				return nil, err
 			}
-			b.ddlTo.Store(&to)
-			c.parts = append(c.parts, part{e, nil})
+			pl, err := p.emptied(context.Background(), e)
+			if err != nil {
+				return nil, err
+			}
+			if publish || pl != nil {
+				c.parts = append(c.parts, part{e, pl, publish})
+			}
 		}
 	}
 	var out []*record
@@ -202,7 +207,7 @@ func TestHeaders(t *testing.T) {
 			"map[gtid:" + gtid + " row:0 seq:1001]",
 			"map[gtid:" + gtid + " row:1 seq:1002]",
 			"map[gtid:" + gtid + " row:1 seq:1002 sub:1]",
-			"map[gtid:" + gtid + " seq:1003]"}},
+			`map[gtid:` + gtid + ` seq:1003 tables:[{"action":"create","kind":"table","database":"shop","name":"x"}]]`}},
 		{[]string{}, []string{"map[]", "map[]", "map[]", "map[]"}},
 		{[]string{"destination", "schema", "table", "op", "position", "commit_time", "epoch"}, []string{
 			"map[commit_time:1000000 destination:d epoch:4 op:insert position:log.1:104 schema:shop table:a]",
@@ -378,7 +383,7 @@ func TestBigEventIsCutI9(t *testing.T) {
 	}
 	c := s.chunk(s.ledger.begin(1, 1, 1))
 	c.raw = 1 << 20
-	c.parts = append(c.parts, part{h.events[1], pl})
+	c.parts = append(c.parts, part{e: h.events[1], p: pl})
 	slabs, next := 0, int64(1)
 	err = s.encoder().encode(c, func(sl *slab) bool {
 		slabs++

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
@@ -196,7 +197,11 @@ func (h *history) end() {
 
 func (h *history) ddl(text, topic string) {
 	h.ord++
-	h.add(event.Event{Kind: event.DDL, Ordinal: h.ord, Raw: []byte(text), Schema: "shop"})
+	e := event.Event{Kind: event.DDL, Ordinal: h.ord, Raw: []byte(text), Schema: "shop"}
+	if text != "" {
+		e.Stmt = ddl.Describe(&ddl.Statement{Text: text, Schema: "shop"}, ddl.Server{Version: 90700})
+	}
+	h.add(e)
 	if topic != "" && text != "" {
 		h.want = append(h.want, want{topic: topic, ordinal: h.ord, value: "ddl " + text})
 	}

@@ -38,6 +38,26 @@ type Client interface {
 	Disconnect(ctx context.Context) error
 }
 
+// DDL chooses the statements that are published.
+type DDL uint8
+
+// The choices.
+const (
+	CapturedDDL DDL = iota // those about a table that the sink takes, by its old or new name, about a database that may have one, and what names nothing
+	AllDDL                 // all of the source
+)
+
+var ddlNames = []string{"captured", "all"}
+
+// String returns the choice as it is written in a configuration.
+func (d DDL) String() string { return name(ddlNames, int(d)) }
+
+// ParseDDL is the inverse of String; "" is CapturedDDL.
+func ParseDDL(s string) (DDL, error) {
+	i, err := parseName("ddl", ddlNames, s)
+	return DDL(i), err
+}
+
 // Key chooses the message key.
 type Key uint8
 
@@ -105,7 +125,7 @@ func parseName(what string, names []string, s string) (int, error) {
 }
 
 // DefaultHeaders are the headers of a message unless others are chosen.
-var DefaultHeaders = []string{"seq", "gtid", "row"}
+var DefaultHeaders = []string{"seq", "gtid", "row", "tables"}
 
 // Options say what a [Bridge] does. Destination, Sink name, Client, Sink, Codec and Topic are required.
 type Options struct {
@@ -123,6 +143,7 @@ type Options struct {
 	Filter      string       // the subscription's own filter
 	Topic       string       // template with {destination}, {schema}, {table}
 	DDLTopic    string       // template with {destination}: DDL statements go there, all to partition 0; "" = nowhere
+	DDL         DDL          // which of them
 	Key         Key          //
 	KeyColumns  []KeyColumns // exceptions to Key; the first entry that matches a table decides
 	KeyChange   KeyChange    //
@@ -145,8 +166,8 @@ type Options struct {
 
 	// Headers names what travels with a message; nil means DefaultHeaders, empty none. Values are text, numbers
 	// decimal: seq (with "sub" beside it on the second and later messages of one change), gtid (absent when the
-	// server has none), row (index in the transaction; not on DDL), destination, schema, table (not on DDL), op
-	// (insert, update, delete, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
+	// server has none), row (index in the transaction; not on DDL), tables (on DDL only: codec.AppendTables), destination, schema,
+	// table (not on DDL), op (insert, update, delete, truncate, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
 	// A codec.KeyLinker has headers of its own beside them.
 	Headers []string
 
@@ -224,6 +245,7 @@ func (o *Options) complete() (*compiled, error) {
 		}
 	}
 	o.completeOversize(c, fault)
+	o.completeDDL(c, fault)
 	if o.Key > NoKey {
 		fault("key: unknown choice %d", o.Key)
 	}
@@ -253,6 +275,27 @@ func (o *Options) complete() (*compiled, error) {
 	return c, nil
 }
 
+// completeDDL compiles which tables the sink takes.
+func (o *Options) completeDDL(c *compiled, fault func(string, ...any)) {
+	if o.DDL > AllDDL {
+		fault("ddl: unknown choice %d", o.DDL)
+	}
+	var own []string
+	for p := range strings.SplitSeq(o.Filter, ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			own = append(own, p)
+		}
+	}
+	for _, patterns := range [][]string{o.Tables, own} {
+		f, err := tablefilter.New(patterns)
+		if err != nil {
+			fault("tables: %w", err)
+			continue
+		}
+		c.taken = append(c.taken, f)
+	}
+}
+
 // headers returns the names of the headers that travel with a message.
 func (o *Options) headers() []string {
 	if o.Headers == nil {
@@ -274,10 +317,39 @@ type compiled struct {
 	dead     *router // DeadLetterOversize; else nil
 	keys     []keyRule
 	headers  []header
+	taken    []*tablefilter.Filter // a table that all of them take is the sink's
 
 	commitTime bool // one of headers is headerCommitTime
 
 	newKeyHeader, oldKeyHeader string // those of a codec.KeyLinker; else empty
+}
+
+// takes reports whether the sink takes a table's rows. caseless: as event.Table.Caseless.
+func (c *compiled) takes(schema, table string, caseless bool) bool {
+	for _, f := range c.taken {
+		if caseless {
+			f = f.Folded()
+		}
+		if !f.Match(schema, table) {
+			return false
+		}
+	}
+	return true
+}
+
+// concerns reports whether a statement may be about tables that the sink takes.
+func (c *compiled) concerns(s *event.Statement) bool {
+	return s.Concerns(func(schema, table string) bool { return c.takes(schema, table, s.Caseless) }, func(schema string) bool {
+		for _, f := range c.taken {
+			if s.Caseless {
+				f = f.Folded()
+			}
+			if !f.MatchSchema(schema) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 type keyRule struct {
@@ -299,9 +371,10 @@ const (
 	headerPosition
 	headerCommitTime
 	headerEpoch
+	headerTables
 )
 
-var headerNames = []string{"seq", "gtid", "row", "destination", "schema", "table", "op", "position", "commit_time", "epoch"}
+var headerNames = []string{"seq", "gtid", "row", "destination", "schema", "table", "op", "position", "commit_time", "epoch", "tables"}
 
 // subHeader stands beside seq on the second and later messages of one change.
 const subHeader = "sub"

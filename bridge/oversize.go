@@ -151,7 +151,7 @@ type outgoing struct {
 
 func (o *outgoing) place() (seq, row int64) {
 	if o.r == nil {
-		return o.e.Ordinal, 0
+		return o.e.Ordinal, -1
 	}
 	return o.r.Ordinal, o.r.Index
 }
@@ -228,7 +228,7 @@ func (x *encoder) send(o *outgoing) (next uint16, err error) {
 		return o.sub + 1, nil
 	}
 	x.take()
-	if x.b.o.Oversize == StopOversize {
+	if x.b.o.Oversize == StopOversize || o.p != nil && o.r == nil { // the emptying of a table is as small as it gets
 		return 0, x.tooLarge(o, size, "", "raise max_message_bytes if the topic takes more, or set oversize: stub, split or dead_letter, or exclude the table")
 	}
 	x.b.o.Logger.Warn("a message is larger than its topic's limit", "oversize", x.b.o.Oversize.String(), "table", o.table(), "key", keyText(o.key),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -114,6 +115,22 @@ func (p *planner) make(ctx context.Context, t *event.Table) (*plan, error) {
 		}
 	}
 	return pl, nil
+}
+
+// emptied returns the plan of the table whose emptying is to be a message among its rows; nil: the event is no such one.
+func (p *planner) emptied(ctx context.Context, e *event.Event) (*plan, error) {
+	t, ok := p.o.Codec.(codec.Truncater)
+	if !ok || !t.Truncates() {
+		return nil, nil
+	}
+	first := e.Stmt.First()
+	if first.Action != event.ActionTruncate || first.Object != event.ObjectTable || !p.c.takes(first.Schema, first.Name, e.Stmt.Caseless) {
+		return nil, nil
+	}
+	// Without key: its place is that of rows that have none.
+	o := *p
+	o.c = &compiled{topics: p.c.topics}
+	return o.make(ctx, &event.Table{Schema: first.Schema, Name: first.Name, Caseless: e.Stmt.Caseless})
 }
 
 // resolve returns what is known of a topic, which stays what it is. limit is its limit, if not 0.

@@ -30,6 +30,7 @@ type Recipe struct {
 	Filter      string       `json:"filter,omitempty"`
 	Topic       string       `json:"topic"`
 	DDLTopic    string       `json:"ddl_topic,omitempty"`
+	DDL         string       `json:"ddl,omitempty"` // "": all, as before there was a choice, and where there is no topic
 	Key         string       `json:"key"`
 	KeyColumns  []KeyColumns `json:"key_columns,omitempty"`
 	KeyChange   string       `json:"key_change"`
@@ -47,6 +48,9 @@ func (o *Options) recipe() *Recipe {
 	r := &Recipe{
 		Version: recipeVersion, Rule: countingRule, Delivery: o.Delivery, Codec: o.CodecID, Destination: o.Destination, Tables: o.Tables, AllVersions: o.AllVersions, Filter: o.Filter,
 		Topic: o.Topic, DDLTopic: o.DDLTopic, Key: o.Key.String(), KeyColumns: o.KeyColumns, KeyChange: o.KeyChange.String(), Tombstones: o.Tombstones,
+	}
+	if o.DDLTopic != "" && o.DDL != AllDDL {
+		r.DDL = o.DDL.String()
 	}
 	if o.Oversize != StopOversize {
 		r.Oversize, r.MaxMessageBytes, r.DeadLetterTopic, r.Headers = o.Oversize.String(), o.MaxMessageBytes, o.DeadLetterTopic, o.headers()
@@ -116,6 +120,12 @@ func (r *Recipe) Follow(o *Options) error {
 	change, err := ParseKeyChange(r.KeyChange)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRecipe, err)
+	}
+	o.DDL = AllDDL
+	if r.DDL != "" {
+		if o.DDL, err = ParseDDL(r.DDL); err != nil {
+			return fmt.Errorf("%w: %w", ErrRecipe, err)
+		}
 	}
 	o.Delivery, o.CodecID, o.Destination, o.Tables, o.Filter, o.Topic, o.DDLTopic = r.Delivery, r.Codec, r.Destination, r.Tables, r.Filter, r.Topic, r.DDLTopic
 	o.AllVersions, o.Key, o.KeyColumns, o.KeyChange, o.Tombstones = r.AllVersions, key, r.KeyColumns, change, r.Tombstones

@@ -25,6 +25,8 @@ func TestRecipeI5(t *testing.T) {
 			o.Oversize, o.MaxMessageBytes, o.DeadLetterTopic, o.Headers = DeadLetterOversize, 1<<20, "dead", []string{"seq"}
 		}),
 		testOptions(func(o *Options) { o.Oversize, o.MaxMessageBytes, o.Headers = SplitOversize, 1000, []string{} }),
+		testOptions(func(o *Options) { o.DDL = AllDDL }),
+		testOptions(func(o *Options) { o.DDL, o.DDLTopic = AllDDL, "" }),
 	} {
 		st := &State{Epoch: 1}
 		st.follow(o.recipe())

@@ -302,6 +302,7 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 	}
 	for _, e := range batch.Events {
 		var pl *plan
+		publish := false
 		switch e.Kind {
 		case event.Rows:
 			if e.Skip >= e.Rows {
@@ -312,19 +313,17 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 				return s.stuck(intake, ctx, c, e, err)
 			}
 		case event.DDL:
-			if s.b.c.ddlTopic == "" {
-				continue
+			var err error
+			publish, err = s.statement(intake, p, e)
+			if err == nil {
+				pl, err = p.emptied(intake, e)
 			}
-			if len(e.Raw) == 0 {
-				// The connector takes the text out of statements that carry secrets.
-				s.b.stats.hidden.Add(1)
-				continue
-			}
-			to, err := p.resolve(intake, s.b.c.ddlTopic, s.b.o.MaxMessageBytes)
 			if err != nil {
 				return s.stuck(intake, ctx, c, e, err)
 			}
-			s.b.ddlTo.Store(&to)
+			if !publish && pl == nil {
+				continue
+			}
 		case event.End:
 			if s.b.transactional == nil {
 				continue
@@ -335,7 +334,7 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 		if c == nil {
 			c = s.chunk(ticket)
 		}
-		c.parts = append(c.parts, part{e, pl})
+		c.parts = append(c.parts, part{e, pl, publish})
 		c.raw += int64(len(e.Raw))
 		if c.raw >= chunkBytes && !push(e) {
 			return false
@@ -355,6 +354,26 @@ func (s *session) take(intake, ctx context.Context, batch *server.Batch, p *plan
 		signal(s.acks)
 	}
 	return true
+}
+
+// statement says whether a DDL event is published, and resolves the topic.
+func (s *session) statement(ctx context.Context, p *planner, e *event.Event) (publish bool, err error) {
+	c := s.b.c
+	switch {
+	case c.ddlTopic == "":
+		return false, nil
+	case len(e.Raw) == 0:
+		// The connector takes the text out of statements that carry secrets.
+		s.b.stats.hidden.Add(1)
+		return false, nil
+	case s.b.o.DDL != AllDDL && !c.concerns(e.Stmt):
+		return false, nil
+	}
+	to, err := p.resolve(ctx, c.ddlTopic, s.b.o.MaxMessageBytes)
+	if err == nil {
+		s.b.ddlTo.Store(&to)
+	}
+	return true, err
 }
 
 // stuck ends the intake at an event that cannot be planned. What comes before it is sent.

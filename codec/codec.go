@@ -30,6 +30,17 @@ type KeyLinker interface {
 	KeyHeaders() (onDelete, onInsert string)
 }
 
+// Truncater is a codec of a format in which the emptying of a table is a message among those of its rows.
+type Truncater interface {
+	Codec
+
+	// Truncates reports whether the codec's options ask for such messages.
+	Truncates() bool
+
+	// AppendTruncate appends the message value that stands for the emptying of a table by a DDL event. The message has no key.
+	AppendTruncate(dst []byte, e *event.Event, schema, table string) []byte
+}
+
 // DDLKeyer is a codec of a format in which DDL messages have a key.
 type DDLKeyer interface {
 	Codec

@@ -93,6 +93,7 @@ type Sink struct {
 	TimeZone      string        `yaml:"time_zone"`
 	Topic         string        `yaml:"topic"`
 	DDLTopic      string        `yaml:"ddl_topic"`
+	DDL           string        `yaml:"ddl"`
 	Key           string        `yaml:"key"`
 	KeyColumns    []KeyColumns  `yaml:"key_columns"`
 	KeyChange     string        `yaml:"key_change"`
@@ -210,6 +211,7 @@ type Debezium struct {
 	BigintUnsigned string `yaml:"bigint.unsigned.handling.mode"`
 	Binary         string `yaml:"binary.handling.mode"`
 	Failure        string `yaml:"event.converting.failure.handling.mode"`
+	Skipped        string `yaml:"skipped.operations" json:",omitempty"` // "" is Debezium's default, t
 }
 
 // Meta says where cursors are kept.
@@ -278,7 +280,7 @@ type Log struct {
 }
 
 // DefaultHeaders travel with a message unless headers: says otherwise.
-var DefaultHeaders = []string{"seq", "gtid", "row"}
+var DefaultHeaders = []string{"seq", "gtid", "row", "tables"}
 
 // setDefaults fills what the file leaves out. All defaults stand here.
 func (c *Config) setDefaults() {
@@ -354,6 +356,7 @@ func (s *Sink) setDefaults() {
 	def(&s.Key, "primary_key")
 	def(&s.KeyChange, "split")
 	def(&s.Oversize, "stop")
+	def(&s.DDL, "captured")
 	def(&s.TimeZone, "UTC")
 	def(&s.Window, 8<<20)
 	if s.Headers == nil {
@@ -373,6 +376,9 @@ func (s *Sink) setDefaults() {
 	def(&s.Debezium.BigintUnsigned, "long")
 	def(&s.Debezium.Binary, "bytes")
 	def(&s.Debezium.Failure, "warn")
+	if s.Debezium.Skipped == "t" { // the default, which the codec's identity does not name
+		s.Debezium.Skipped = ""
+	}
 	topic := "{schema}.{table}"
 	if s.Codec == "debezium" {
 		topic = s.Debezium.Prefix + "." + topic

@@ -124,7 +124,7 @@ destinations:
         kafka: {brokers: [], delivery: twice, commit_interval: 5ms, topics: {partitions: x}}
         pulsar: {url: "http://x"}
         codec: debezium
-        debezium: { topic.prefix: "a b", schemas.enable: 3, decimal.handling.mode: exact, time.precision.mode: adaptive, bigint.unsigned.handling.mode: x, binary.handling.mode: x, event.converting.failure.handling.mode: skip, skipped.operations: t }
+        debezium: { topic.prefix: "a b", schemas.enable: 3, decimal.handling.mode: exact, time.precision.mode: adaptive, bigint.unsigned.handling.mode: x, binary.handling.mode: x, event.converting.failure.handling.mode: skip, provide.transaction.metadata: true }
         time_zone: Europe/Berlin
         headers: [seq, sequence]
         key: colour
@@ -146,7 +146,7 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen
 		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].time_zone: must be UTC",
 		"destinations[0].sinks[0].debezium.topic.prefix:", "destinations[0].sinks[0].debezium.schemas.enable:", "destinations[0].sinks[0].debezium.decimal.handling.mode:", "destinations[0].sinks[0].debezium.time.precision.mode:",
 		"destinations[0].sinks[0].debezium.bigint.unsigned.handling.mode:", "destinations[0].sinks[0].debezium.binary.handling.mode:", "destinations[0].sinks[0].debezium.event.converting.failure.handling.mode:",
-		"destinations[0].sinks[0].debezium.skipped.operations: unknown key",
+		"destinations[0].sinks[0].debezium.provide.transaction.metadata: unknown key",
 		"destinations[0].sinks[0].headers[1]:", "destinations[0].sinks[0].key:", `destinations[1].name: "SHOP" is taken`,
 		"destinations[1].source.password: environment variable NO_SUCH is not set", "destinations[1].sinks: a list is wanted",
 		"meta.zookeeper.servers[0]:", "meta.zookeeper.session_timeout:", "meta.zookeeper.root:", "meta.zookeeper.auth.user:", "meta.zookeeper.tls:", "meta: file and zookeeper", "canal.listen:", "canal: user and password", "canal.tls:", "canal.batch:", "canal.filter:", "canal.enum:", "canal.time_zone:",

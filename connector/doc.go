@@ -13,8 +13,9 @@
 // Begin and End, also one statement alone and one without captured rows.
 //
 //   - Statements about accounts and foreign servers (CREATE, ALTER, DROP and RENAME USER, ROLE and SERVER, GRANT,
-//     REVOKE, SET PASSWORD) may carry secrets. They take their ordinal and come as DDL events
-//     whose Raw is nil: there is nothing to publish or to log.
+//     REVOKE, SET PASSWORD, SET DEFAULT ROLE) may carry secrets. They take their ordinal and come as DDL events
+//     whose Raw is nil: there is nothing to publish or to log. So do routines, triggers, events and statements that name no
+//     object, where anything in their text hints at a secret. In other statements the secrets are replaced.
 //   - Statement-format DML stops the stream, unless its text names tables that are not captured and nothing else: that takes its
 //     ordinal, and comes as a DDL event whose Raw is nil, too. MySQL's list of the databases that it may write to must agree.
 //   - Text of other statements is converted to UTF-8 from the client's character set.

@@ -51,8 +51,9 @@ type Change struct {
 // Statement tells which objects a statement changes, as its text says it: names of what IF EXISTS passes over are there too. It depends on
 // the text, the session's database and sql_mode and the kind of server alone, so that it is the same whenever it is read (I5).
 type Statement struct {
-	Changes []Change // in the order in which they happen
-	Whole   bool     // the text was understood: nothing but Changes is changed
+	Changes  []Change // in the order in which they happen
+	Whole    bool     // the text was understood: nothing but Changes is changed
+	Caseless bool     // as Table.Caseless; names are in lower case then
 }
 
 // First returns the first change; none is the zero Change.

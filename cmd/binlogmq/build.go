@@ -237,7 +237,7 @@ func newCodec(s *config.Sink) (codec.Codec, error) {
 	case "debezium":
 		d := &s.Debezium
 		return debezium.New(debezium.Options{
-			Name: d.Prefix, Schemas: *d.Schemas, Decimal: d.Decimal, Time: d.Time, BigintUnsigned: d.BigintUnsigned, Binary: d.Binary, Failure: d.Failure,
+			Name: d.Prefix, Schemas: *d.Schemas, Decimal: d.Decimal, Time: d.Time, BigintUnsigned: d.BigintUnsigned, Binary: d.Binary, Failure: d.Failure, Skipped: d.Skipped,
 		})
 	}
 	return nil, fmt.Errorf("no codec %q", s.Codec)
@@ -278,6 +278,10 @@ func bridgeOptions(d *config.Destination, s *config.Sink, c bridge.Client, out s
 	if err != nil {
 		return fail(err)
 	}
+	statements, err := bridge.ParseDDL(s.DDL)
+	if err != nil {
+		return fail(err)
+	}
 	oversize, err := bridge.ParseOversize(s.Oversize)
 	if err != nil {
 		return fail(err)
@@ -289,7 +293,7 @@ func bridgeOptions(d *config.Destination, s *config.Sink, c bridge.Client, out s
 	_, names := kind(s)
 	return bridge.Options{
 		Destination: d.Name, Name: s.Name, Client: c, Sink: out, Codec: cd, Delivery: delivery(s), Exact: exact(s),
-		CodecID: id, Tables: d.Tables, AllVersions: d.Versioned == config.VersionedRaw, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, Key: key, KeyColumns: columns, KeyChange: change,
+		CodecID: id, Tables: d.Tables, AllVersions: d.Versioned == config.VersionedRaw, Filter: filterText(s), Topic: s.Topic, DDLTopic: s.DDLTopic, DDL: statements, Key: key, KeyColumns: columns, KeyChange: change,
 		Oversize: oversize, MaxMessageBytes: int(s.MaxMessage), DeadLetterTopic: s.DeadLetter,
 		Tombstones: *s.Tombstones, Names: names, Headers: *s.Headers, Workers: s.Workers, WindowBytes: int64(s.Window), Born: time.Now(), DrainTimeout: drain, Logger: log,
 	}, nil

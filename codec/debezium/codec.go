@@ -25,6 +25,7 @@ type Options struct {
 	Time           string // time.precision.mode: "adaptive_time_microseconds" (default), "microseconds" or "connect"
 	BigintUnsigned string // bigint.unsigned.handling.mode: "long" (default) or "precise"
 	Binary         string // binary.handling.mode: "bytes" (default), "base64", "base64-url-safe" or "hex"
+	Skipped        string // skipped.operations: "t" (default) or "none", with which TRUNCATE is a message of its table
 	Failure        string // event.converting.failure.handling.mode: "warn" (default; such values become null) or "fail"
 }
 
@@ -35,6 +36,7 @@ var (
 	bigintModes  = []string{"long", "precise"}
 	binaryModes  = []string{"bytes", "base64", "base64-url-safe", "hex"}
 	failureModes = []string{"warn", "fail"}
+	skippedModes = []string{"t", "none"}
 )
 
 const (
@@ -52,6 +54,7 @@ type Codec struct {
 	binaryText      bool // byte strings are strings to Connect
 	appendBinary    func(dst, content []byte) []byte
 	fail            bool
+	truncates       bool
 	name            string
 	head            []byte // of source: `,"name":"…","ts_ms":`
 	plans           *plans.Cache[plan]
@@ -60,6 +63,7 @@ type Codec struct {
 var (
 	_ codec.KeyLinker = (*Codec)(nil)
 	_ codec.DDLKeyer  = (*Codec)(nil)
+	_ codec.Truncater = (*Codec)(nil)
 )
 
 // New returns a codec, or an error that names the option whose value it does not know.
@@ -86,6 +90,7 @@ func New(o Options) (*Codec, error) {
 	c.binaryText = binary > 0
 	c.appendBinary = [...]func(dst, content []byte) []byte{jsontext.AppendBase64, jsontext.AppendBase64, appendBase64URL, appendHex}[binary]
 	c.fail = mode("event.converting.failure.handling.mode", o.Failure, failureModes) == 1
+	c.truncates = mode("skipped.operations", o.Skipped, skippedModes) == 1
 	if o.Name == "" && err == nil {
 		err = fmt.Errorf("debezium: topic.prefix: a name is needed")
 	}
@@ -125,12 +130,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte,
 		return nil, fmt.Errorf("debezium: table %s.%s: row with %d and %d values, table with %d columns",
 			r.Table.Schema, r.Table.Name, len(r.Before), len(r.After), n)
 	}
-	connector := connectorOf(e)
-	if c.schemas {
-		dst = append(dst, p.schema...)
-		dst = append(dst, connector...)
-	}
-	dst = append(dst, p.rest...)
+	dst = c.openEnvelope(dst, p, e)
 	var err error
 	if r.Op == event.Insert {
 		dst = append(dst, "null"...)
@@ -143,19 +143,43 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte,
 	} else if dst, err = c.appendImage(dst, p, r.After, r.Before, spans); err != nil {
 		return nil, wrap(r, err)
 	}
+	return c.closeEnvelope(dst, p, e, r.Ordinal-e.Ordinal, ops[r.Op]), nil
+}
+
+// openEnvelope appends what stands before the value of before.
+func (c *Codec) openEnvelope(dst []byte, p *plan, e *event.Event) []byte {
+	if c.schemas {
+		dst = append(dst, p.schema...)
+		dst = append(dst, connectorOf(e)...)
+	}
+	return append(dst, p.rest...)
+}
+
+// closeEnvelope appends what stands behind the value of after.
+func (c *Codec) closeEnvelope(dst []byte, p *plan, e *event.Event, row int64, op byte) []byte {
 	dst = append(dst, `,"source":`...)
 	var buf [72]byte
 	t := digitsOfTime(&buf, commitTime(e))
-	dst = c.appendSource(dst, e, t, connector, p.db, p.table, r.Ordinal-e.Ordinal)
+	dst = c.appendSource(dst, e, t, connectorOf(e), p.db, p.table, row)
 	dst = append(dst, `,"transaction":null,"op":"`...)
-	dst = append(dst, ops[r.Op])
+	dst = append(dst, op)
 	dst = append(append(dst, `","ts_ms":`...), t.ms...)
 	dst = append(append(dst, `,"ts_us":`...), t.us...)
 	dst = append(append(dst, `,"ts_ns":`...), t.ns...)
 	if c.schemas {
 		dst = append(dst, '}')
 	}
-	return append(dst, '}'), nil
+	return append(dst, '}')
+}
+
+// Truncates implements [codec.Truncater].
+func (c *Codec) Truncates() bool { return c.truncates }
+
+// AppendTruncate implements [codec.Truncater]. A statement does not tell the table's columns: its schema has none.
+func (c *Codec) AppendTruncate(dst []byte, e *event.Event, schema, table string) []byte {
+	p, _ := c.newPlan(&event.Table{Schema: schema, Name: table})
+	dst = append(c.openEnvelope(dst, p, e), `null,"after":null`...)
+	return c.closeEnvelope(dst, p, e, 0, 't')
 }
 
 // appendImage appends the columns of an image, completed from fallback where that is given.

@@ -426,3 +426,28 @@ func TestDDL(t *testing.T) {
 		}
 	}
 }
+
+// TestTruncate: a TRUNCATE among the rows of its table, as Debezium publishes it with skipped.operations: none.
+func TestTruncate(t *testing.T) {
+	o := plainOptions
+	if newCodec(t, o).Truncates() {
+		t.Error("Debezium's default skips TRUNCATE")
+	}
+	o.Skipped = "none"
+	c := newCodec(t, o)
+	if !c.Truncates() {
+		t.Error("skipped.operations: none skips TRUNCATE")
+	}
+	e := codectest.DDL("shop", "TRUNCATE x.nokey")
+	e.ServerID = 1
+	out := string(c.AppendTruncate([]byte("p"), e, "x", "nokey"))
+	want := `{"before":null,"after":null,"source":{"version":"` + Version + `","connector":"mysql","name":"peer","ts_ms":1700000000123,"snapshot":"false","db":"x","sequence":null,"ts_us":1700000000123456,"ts_ns":1700000000123456000,"table":"nokey",` +
+		`"server_id":1,"gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:23","file":"binlog.000007","pos":4551,"row":0,"thread":44,"query":null},"transaction":null,"op":"t","ts_ms":1700000000123,"ts_us":1700000000123456,"ts_ns":1700000000123456000}`
+	if out != "p"+want {
+		t.Errorf("got  %s\nwant p%s", out, want)
+	}
+	inner, err := payload(newCodec(t, schemaOptions).AppendTruncate(nil, e, "x", "nokey"))
+	if err != nil || string(inner) != want {
+		t.Errorf("with a schema %s, %v", inner, err)
+	}
+}

@@ -12,7 +12,7 @@ func Describe(st *Statement, srv Server) *event.Statement {
 	t, whole := tokens(st.Text, st.SQLMode, srv)
 	d := describer{st: st, srv: srv, p: parser{t: t}}
 	understood := d.statement()
-	return &event.Statement{Changes: d.changes, Whole: whole && understood}
+	return &event.Statement{Changes: d.changes, Whole: whole && understood, Caseless: srv.Caseless}
 }
 
 type describer struct {

@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// TestStatementsOfCapturedTables: a statement is published if it is about a table that the sink takes, whatever else it is about.
+func TestStatementsOfCapturedTables(t *testing.T) {
+	for sql, want := range map[string]string{ // "captured": published with both choices; "all": with that one only
+		"CREATE TABLE a (id INT)":                               "captured",
+		"create table other.a (id int)":                         "all",
+		"DROP TABLE other.x, b":                                 "captured", // b is taken
+		"DROP TABLE other.x, other.y":                           "all",
+		"ALTER TABLE secret ADD c INT":                          "all", // excluded by the destination
+		"ALTER TABLE tmp ADD c INT":                             "all", // excluded by the sink
+		"RENAME TABLE other.x TO a":                             "captured",
+		"RENAME TABLE a TO other.x":                             "captured",
+		"RENAME TABLE secret TO other.x":                        "all",
+		"ALTER TABLE a RENAME other.x":                          "captured",
+		"CREATE TABLE a LIKE secret":                            "captured",
+		"CREATE TABLE other.a LIKE a":                           "all",
+		"TRUNCATE a":                                            "captured",
+		"TRUNCATE secret":                                       "all",
+		"ALTER TABLE other.a EXCHANGE PARTITION p WITH TABLE a": "captured",
+		"CREATE VIEW v AS SELECT 1":                             "captured",
+		"CREATE VIEW other.v AS SELECT 1":                       "all",
+		"CREATE DATABASE shop":                                  "captured",
+		"DROP DATABASE other":                                   "all",
+		"CREATE PROCEDURE p() SELECT 1":                         "captured",
+		"CREATE PROCEDURE other.p() SELECT 1":                   "all",
+		"DROP TEMPORARY TABLE a":                                "all",
+		"ANALYZE TABLE other.a":                                 "captured", // names nothing that it changes
+		"DROP TABLE other.x, 'y'":                               "captured", // not understood
+		"what nobody has ever called it":                        "captured",
+		"":                                                      "", // withheld
+	} {
+		for _, choice := range []DDL{CapturedDDL, AllDDL} {
+			h := &history{offset: 4}
+			h.begin()
+			h.ddl(sql, "ddl")
+			h.end()
+			got, err := encodeAll(t, testBridge(t, func(o *Options) {
+				o.DDL, o.Tables, o.Filter = choice, []string{"shop.*", "!shop.secret", "third.*"}, "shop.*, !shop.tmp"
+			}), h.events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if published := want == "captured" || want == "all" && choice == AllDDL; (len(got) == 1) != published {
+				t.Errorf("%s: %d messages with %s, want it with %q", sql, len(got), choice, want)
+			}
+		}
+	}
+}
+
+// truncating is a codec of a format in which TRUNCATE is a message of its table.
+type truncating struct {
+	textCodec
+	padding int
+}
+
+func (*truncating) Truncates() bool { return true }
+
+func (c *truncating) AppendTruncate(dst []byte, e *event.Event, schema, table string) []byte {
+	return fmt.Appendf(dst, "empty %s.%s%s", schema, table, strings.Repeat(".", c.padding))
+}
+
+// TestTruncateI4I5: the emptying of a table is a message in the table's topic, in the partition of rows without key, under the
+// number of its statement; whether the statement itself is published decides nothing but its place behind it.
+func TestTruncateI4I5(t *testing.T) {
+	for _, c := range []struct {
+		sql, topic string
+		want       []string
+	}{
+		{"TRUNCATE a", "ddl", []string{"ddl/0 1001.0 map[op:ddl seq:1001] ddl TRUNCATE a", "shop.a/HOME 1001.1 map[op:truncate seq:1001 sub:1 table:a] empty shop.a"}},
+		{"TRUNCATE TABLE `third`.`b`", "", []string{"third.b/HOME 1001.0 map[op:truncate seq:1001 table:b] empty third.b"}},
+		{"DELETE FROM `shop`.`a`", "", []string{"shop.a/HOME 1001.0 map[op:truncate seq:1001 table:a] empty shop.a"}},
+		{"TRUNCATE secret", "ddl", nil},
+		{"TRUNCATE other.a", "", nil},
+		{"ALTER TABLE a TRUNCATE PARTITION p", "", nil},
+		{"", "ddl", nil},
+	} {
+		h := &history{offset: 4}
+		h.begin()
+		h.ddl(c.sql, "ddl")
+		h.end()
+		var got []string
+		records, err := encodeAll(t, testBridge(t, func(o *Options) {
+			o.Codec, o.DDLTopic, o.Tables, o.Headers = new(truncating), c.topic, []string{"shop.*", "!shop.secret", "third.*"}, []string{"seq", "row", "table", "op"}
+			o.KeyColumns = []KeyColumns{{[]string{"*.*"}, []string{"id"}}} // which a statement does not have
+		}), h.events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if r.key != nil {
+				t.Errorf("%s: key %q", c.sql, r.key)
+			}
+			part := fmt.Sprint(r.part)
+			if r.part == partition([]byte(r.topic), 3) {
+				part = "HOME"
+			}
+			got = append(got, fmt.Sprintf("%s/%s %d.%d %v %s", r.topic, part, r.seq, r.sub, r.headers, r.value))
+		}
+		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("%s\n got %q\nwant %q", c.sql, got, c.want)
+		}
+	}
+}
+
+// TestTruncateTooLargeI3: what cannot be sent of a change stops before all of it.
+func TestTruncateTooLargeI3(t *testing.T) {
+	h := &history{offset: 4}
+	h.begin()
+	h.ddl("TRUNCATE a", "ddl")
+	h.end()
+	for _, oversize := range []Oversize{StopOversize, SplitOversize} {
+		got, err := encodeAll(t, testBridge(t, func(o *Options) {
+			o.Codec, o.MaxMessageBytes, o.Oversize, o.Headers = &truncating{padding: 100}, 150, oversize, []string{}
+		}), h.events)
+		var stop *StopError
+		if !errors.As(err, &stop) || len(got) != 0 {
+			t.Errorf("%s: %d messages, %v", oversize, len(got), err)
+		}
+	}
+}
