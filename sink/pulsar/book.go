@@ -48,6 +48,7 @@ const newLifeRemedy = "when that is understood, begin anew with `binlogmq cursor
 type account struct {
 	confirmed atomic.Int64 // highest id with a receipt; everything of ours up to it is stored; -1: none
 	quiet     atomic.Bool  // the lane has ended, and everything that was ever sent is confirmed
+	suspect   atomic.Int64 // id of a message that was refused, or left without receipt, though later ones may be stored: it must not be taken for stored; -1: none
 }
 
 // book holds the accounts, which are saved with the cursor: a broker that remembers less than was confirmed
@@ -80,6 +81,7 @@ func (b *book) account(name string) *account {
 func (b *book) open(name string, confirmed int64) *account {
 	a := &account{}
 	a.confirmed.Store(confirmed)
+	a.suspect.Store(-1)
 	b.accounts[name] = a
 	b.names = append(b.names, name)
 	b.unsorted = true
@@ -100,12 +102,21 @@ func (b *book) circumstances() (away, virgin bool) {
 }
 
 const (
-	stateVersion = 1
-	maxAccounts  = 1 << 24
+	stateVersion    = 1
+	suspectsVersion = 2 // there are suspects behind the accounts
+	maxAccounts     = 1 << 24
 )
 
-// append encodes the book: version, time of the last receipts, number of accounts, and each, sorted by name, as
-// length of what its name shares with the one before, length of the rest, rest, confirmed+1. Numbers are varints.
+// saved is what a state says, by topic partitions' full names.
+type saved struct {
+	seen      int64 // unix milliseconds of the last receipts
+	confirmed map[string]int64
+	suspects  map[string]int64
+}
+
+// append encodes the book: version, time of the last receipts, and the list of what is confirmed; with version 2 the list of suspects
+// as well. Lists have the number of their topics, and of each, sorted by name, the length of what its name shares with the one before, the
+// length of the rest, the rest, and id+1. Numbers are varints.
 func (b *book) append(dst []byte) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,25 +127,33 @@ func (b *book) append(dst []byte) []byte {
 		slices.Sort(b.names)
 		b.unsorted = false
 	}
+	start := len(dst)
+	dst = append(dst, stateVersion)
+	dst = binary.AppendUvarint(dst, uint64(b.seen))
+	dst, _ = b.list(dst, func(a *account) int64 { return a.confirmed.Load() })
+	with, n := b.list(dst, func(a *account) int64 { return a.suspect.Load() })
+	if n == 0 {
+		return dst
+	}
+	with[start] = suspectsVersion
+	return with
+}
+
+// list appends those accounts of which id is not negative, and returns how many there were. b.mu is held.
+func (b *book) list(dst []byte, id func(*account) int64) ([]byte, int) {
+	ids := make([]int64, len(b.names))
 	n := 0
-	for _, name := range b.names {
-		if b.accounts[name].confirmed.Load() >= 0 {
+	for i, name := range b.names {
+		if ids[i] = id(b.accounts[name]); ids[i] >= 0 {
 			n++
 		}
 	}
-	dst = append(dst, stateVersion)
-	dst = binary.AppendUvarint(dst, uint64(b.seen))
 	dst = binary.AppendUvarint(dst, uint64(n))
 	before := ""
-	for _, name := range b.names {
-		if n == 0 {
-			break // those confirmed since are in the next state
-		}
-		confirmed := b.accounts[name].confirmed.Load()
-		if confirmed < 0 {
+	for i, name := range b.names {
+		if ids[i] < 0 {
 			continue
 		}
-		n--
 		same := 0
 		for same < min(len(before), len(name)) && before[same] == name[same] {
 			same++
@@ -142,18 +161,18 @@ func (b *book) append(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, uint64(same))
 		dst = binary.AppendUvarint(dst, uint64(len(name)-same))
 		dst = append(dst, name[same:]...)
-		dst = binary.AppendUvarint(dst, uint64(confirmed+1))
+		dst = binary.AppendUvarint(dst, uint64(ids[i]+1))
 		before = name
 	}
-	return dst
+	return dst, n
 }
 
 // parseState decodes what append made.
-func parseState(b []byte) (seen int64, accounts map[string]int64, err error) {
-	bad := func() (int64, map[string]int64, error) {
-		return 0, nil, fmt.Errorf("%w (version %d, %d bytes)", ErrBadState, append(b[:len(b):len(b)], 0)[0], len(b))
+func parseState(b []byte) (saved, error) {
+	bad := func() (saved, error) {
+		return saved{}, fmt.Errorf("%w (version %d, %d bytes)", ErrBadState, append(b[:len(b):len(b)], 0)[0], len(b))
 	}
-	if len(b) == 0 || b[0] != stateVersion {
+	if len(b) == 0 || b[0] != stateVersion && b[0] != suspectsVersion {
 		return bad()
 	}
 	rest, ok := b[1:], true
@@ -166,35 +185,53 @@ func parseState(b []byte) (seen int64, accounts map[string]int64, err error) {
 		rest = rest[n:]
 		return v
 	}
-	seen = int64(number(math.MaxInt64))
-	n := number(maxAccounts)
-	accounts = map[string]int64{}
-	name := ""
-	for range n {
-		same := number(uint64(len(name)))
-		size := number(uint64(len(rest)))
-		if !ok || size > uint64(len(rest)) {
-			return bad()
+	list := func() map[string]int64 {
+		n := number(maxAccounts)
+		ids := map[string]int64{}
+		name := ""
+		for range n {
+			same := number(uint64(len(name)))
+			size := number(uint64(len(rest)))
+			if !ok || size > uint64(len(rest)) {
+				ok = false
+				return nil
+			}
+			name = name[:same] + string(rest[:size])
+			rest = rest[size:]
+			ids[name] = int64(number(math.MaxInt64)) - 1
 		}
-		name = name[:same] + string(rest[:size])
-		rest = rest[size:]
-		accounts[name] = int64(number(math.MaxInt64)) - 1
+		if len(ids) != int(n) {
+			ok = false
+		}
+		return ids
 	}
-	if !ok || len(rest) > 0 || len(accounts) != int(n) {
+	s := saved{seen: int64(number(math.MaxInt64))}
+	s.confirmed = list()
+	if ok && b[0] == suspectsVersion {
+		s.suspects = list()
+	}
+	if !ok || len(rest) > 0 {
 		return bad()
 	}
-	return seen, accounts, nil
+	return s, nil
 }
 
 // restore replaces the book's content.
-func (b *book) restore(seen int64, accounts map[string]int64, away, virgin bool) {
+func (b *book) restore(from saved, away, virgin bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.accounts, b.names = map[string]*account{}, nil
-	for name, id := range accounts {
+	for name, id := range from.confirmed {
 		b.open(name, id)
 	}
-	b.seen, b.away, b.virgin = seen, away, virgin
+	for name, id := range from.suspects {
+		a := b.accounts[name]
+		if a == nil {
+			a = b.open(name, -1)
+		}
+		a.suspect.Store(id)
+	}
+	b.seen, b.away, b.virgin = from.seen, away, virgin
 }
 
 var _ sink.Forgetful = (*Sink)(nil)
@@ -220,20 +257,20 @@ func (s *Sink) Restore(ctx context.Context, state []byte, how sink.Continuation)
 	switch {
 	case how == sink.Moved:
 		// What the broker confirmed before the cursor was moved is not what comes now.
-		s.book.restore(now, nil, false, false)
+		s.book.restore(saved{seen: now}, false, false)
 	case len(state) == 0:
-		s.book.restore(now, nil, false, true)
+		s.book.restore(saved{seen: now}, false, true)
 	default:
-		seen, accounts, err := parseState(state)
+		from, err := parseState(state)
 		if err != nil {
 			return false, &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
 		}
-		away := now-seen > s.opt.DeduplicationWindow.Milliseconds()
-		if away && len(accounts) > 0 {
+		away := now-from.seen > s.opt.DeduplicationWindow.Milliseconds()
+		if away && len(from.confirmed) > 0 {
 			s.opt.Logger.Warn("pulsar: the last receipt is older than the broker is sure to remember our messages; where it has forgotten them the ends of the topics are read",
-				"last_receipt", time.UnixMilli(seen).UTC(), "deduplication_window", s.opt.DeduplicationWindow)
+				"last_receipt", time.UnixMilli(from.seen).UTC(), "deduplication_window", s.opt.DeduplicationWindow)
 		}
-		s.book.restore(seen, accounts, away, false)
+		s.book.restore(from, away, false)
 	}
 	s.mu.Lock()
 	s.topics = map[string]*topicInfo{} // as their owner does, who learns them again

@@ -25,10 +25,11 @@ func TestState(t *testing.T) {
 	if len(state) > 300*24 {
 		t.Errorf("%d bytes for 300 topics", len(state))
 	}
-	seen, got, err := parseState(state)
-	if err != nil || time.Since(time.UnixMilli(seen)) > time.Minute {
-		t.Fatal(seen, err)
+	from, err := parseState(state)
+	if err != nil || time.Since(time.UnixMilli(from.seen)) > time.Minute {
+		t.Fatal(from.seen, err)
 	}
+	got := from.confirmed
 	for name, id := range want {
 		if got[name] != id {
 			t.Errorf("%s: %d, want %d", name, got[name], id)
@@ -38,11 +39,32 @@ func TestState(t *testing.T) {
 		t.Errorf("%d accounts", len(got))
 	}
 	for n := range state {
-		if _, _, err := parseState(state[:n]); !errors.Is(err, ErrBadState) {
+		if _, err := parseState(state[:n]); !errors.Is(err, ErrBadState) {
 			t.Fatalf("%d bytes of %d: %v", n, len(state), err)
 		}
 	}
-	b.restore(seen, got, false, false)
+	b.restore(from, false, false)
+	if again := b.append(nil); string(again) != string(state) {
+		t.Error("a restored state differs")
+	}
+
+	// I3: what may have been refused is saved too, also of a topic of which nothing is confirmed.
+	b.account("unused").suspect.Store(7)
+	b.account("persistent://public/default/shop.table0-partition-0").suspect.Store(1 << 40)
+	state = b.append([]byte("before"))[len("before"):]
+	if from, err = parseState(state); err != nil || len(from.confirmed) != len(want) || len(from.suspects) != 2 {
+		t.Fatal(len(from.confirmed), from.suspects, err)
+	}
+	for n := range state {
+		if _, err := parseState(state[:n]); !errors.Is(err, ErrBadState) {
+			t.Fatalf("%d bytes of %d: %v", n, len(state), err)
+		}
+	}
+	b = newBook()
+	b.restore(from, false, false)
+	if id := b.account("unused").suspect.Load(); id != 7 {
+		t.Error(id)
+	}
 	if again := b.append(nil); string(again) != string(state) {
 		t.Error("a restored state differs")
 	}
@@ -54,15 +76,18 @@ func FuzzParseState(f *testing.F) {
 	b.confirm(b.account("persistent://a/b/d"), 0)
 	f.Add(b.append(nil))
 	f.Add([]byte{stateVersion, 0, 0})
+	b.account("persistent://a/b/d").suspect.Store(1)
+	f.Add(b.append(nil))
 	f.Fuzz(func(t *testing.T, state []byte) {
-		seen, accounts, err := parseState(state)
+		from, err := parseState(state)
 		if err != nil {
 			return
 		}
 		b := newBook()
-		b.restore(seen, accounts, false, false)
-		if _, again, err := parseState(b.append(nil)); err != nil || len(again) > len(accounts) {
-			t.Fatal(err, len(again), len(accounts))
+		b.restore(from, false, false)
+		again, err := parseState(b.append(nil))
+		if err != nil || len(again.confirmed) > len(from.confirmed) || len(again.suspects) > len(from.suspects) {
+			t.Fatal(err, again, from)
 		}
 	})
 }
@@ -98,12 +123,13 @@ func TestForgottenBroker(t *testing.T) {
 	const full = "persistent://public/default/t"
 	id := func(sequence int64) int64 { return sequence << subIndexBits }
 	old := func(state []byte) []byte { // the same, saved long ago
-		_, accounts, err := parseState(state)
+		from, err := parseState(state)
 		if err != nil {
 			t.Fatal(err)
 		}
+		from.seen = time.Now().Add(-DefaultDeduplicationWindow - time.Minute).UnixMilli()
 		b := newBook()
-		b.restore(time.Now().Add(-DefaultDeduplicationWindow-time.Minute).UnixMilli(), accounts, false, false)
+		b.restore(from, false, false)
 		return b.append(nil)
 	}
 	empty := old(newBook().append(nil))

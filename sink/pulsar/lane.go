@@ -41,7 +41,7 @@ type lane struct {
 	policy  int   // the topic's own limit on the size of an entry; 0: none known
 	over    error // why no more is taken and nothing more is reported; nil: alive
 	count   uint64
-	suspect int64 // id that must not be a duplicate; -1: none
+	suspect int64 // account's: id that must not be a duplicate; -1: none
 
 	wake chan struct{} // one place; to run
 
@@ -109,6 +109,11 @@ func (l *lane) run() {
 		if l.sent < l.queue.len() && l.queue.at(l.sent).id <= l.stored {
 			// I7: it is known to be stored, so nobody asks the broker. Nothing is on the wire yet: ids rise.
 			e := l.queue.at(l.sent)
+			if e.id == l.suspect {
+				l.mu.Unlock()
+				l.s.fail(l.spent(e))
+				return
+			}
 			l.queue.pop()
 			l.mu.Unlock()
 			l.s.sink.duplicates.Add(1)
@@ -162,7 +167,7 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	}
 	if err != nil {
 		e := l.find(id)
-		overtaken := wire.Refused(err) && l.sent > 1 || wire.Spent(err)
+		overtaken, account := wire.Refused(err) && l.sent > 1 || wire.Spent(err), l.account
 		l.mu.Unlock()
 		if l.s.closing.Load() {
 			return // Reset reports it
@@ -172,9 +177,9 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 			// it is fenced out. Nobody can send there any more.
 			l.s.sink.opened.Delete(l.where)
 		}
-		if overtaken {
+		if overtaken && account != nil {
 			// Something of what followed may be stored: then this id is spent.
-			l.s.sink.setSuspect(laneKey{l.topic, l.partition}, id)
+			account.suspect.Store(id)
 		}
 		failure := fmt.Errorf("pulsar: %s: the broker or the client gave up on %s: %s%w", l.where, describe(e, id), advice(err.Error(), l.s.sink.opt.producerName(), 0), err)
 		if saysTooLarge(err) {
@@ -191,8 +196,7 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	e := l.queue.at(0)
 	if duplicate && id == l.suspect {
 		l.mu.Unlock()
-		l.s.fail(fmt.Errorf("pulsar: %s: %s was left without receipt before and is now called a duplicate: it may have been refused for its size and lost. "+
-			"Raise or remove the topic's maxMessageSize policy (pulsar-admin topicPolicies remove-max-message-size), and send to another topic or under another deployment name", l.where, describe(e, id)))
+		l.s.fail(l.spent(e))
 		return
 	}
 	l.queue.pop()
@@ -202,9 +206,9 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	if e.wire > l.largest {
 		l.largest = e.wire
 	}
-	cleared := l.suspect >= 0 && id >= l.suspect
-	if cleared {
+	if l.suspect >= 0 && id >= l.suspect {
 		l.suspect = -1
+		l.account.suspect.Store(-1)
 	}
 	wake := l.waiting && l.sent <= l.wakeAt
 	l.alone = false
@@ -217,13 +221,16 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 		// message is stored, or about to be by an older session of ours.
 		l.s.sink.duplicates.Add(1)
 	}
-	if cleared {
-		l.s.sink.setSuspect(laneKey{l.topic, l.partition}, -1)
-	}
 	l.s.sink.done(e, nil)
 	if wake {
 		l.wake <- struct{}{} // never blocks: one token per wait
 	}
+}
+
+// spent is the error of a message that nobody may take for stored (I3).
+func (l *lane) spent(e *entry) error {
+	return fmt.Errorf("pulsar: %s: %s was left without receipt before and is now called a duplicate: it may have been refused for its size and lost. "+
+		"Raise or remove the topic's maxMessageSize policy (pulsar-admin topicPolicies remove-max-message-size), and send to another topic or under another deployment name", l.where, describe(e, e.id))
 }
 
 // sleep closes the producer of a lane that has nothing to do, and tells whether it had nothing.

@@ -97,7 +97,7 @@ func (n *session) lane(topic string, partition int32) (*lane, error) {
 	l := n.lanes[key]
 	if l == nil {
 		l = &lane{s: n, topic: topic, partition: partition, where: fmt.Sprintf("topic %s partition %d", topic, partition),
-			lastID: -1, suspect: n.sink.suspect(key), wake: make(chan struct{}, 1)}
+			lastID: -1, suspect: -1, wake: make(chan struct{}, 1)}
 		n.lanes[key] = l
 		n.wg.Go(l.run)
 	}
@@ -289,7 +289,7 @@ func (l *lane) attempt() error {
 		}
 	}
 	if err == nil {
-		l.prod, l.where, l.policy, l.account, l.stored = prod, where, policy, a, stored
+		l.prod, l.where, l.policy, l.account, l.stored, l.suspect = prod, where, policy, a, stored, a.suspect.Load()
 		a.quiet.Store(false)
 		n.producers.Add(1)
 	}
@@ -418,7 +418,7 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	}
 	if refused && sent > 1 {
 		// Something of what followed may be stored: then this id is spent.
-		n.sink.setSuspect(laneKey{worst.topic, worst.partition}, e.id)
+		worst.account.suspect.Store(e.id)
 	}
 	err := fmt.Errorf("pulsar: %s: no receipt for %s within %s although the broker answers: if the topic's own maxMessageSize is smaller, raise it (pulsar-admin topicPolicies get-max-message-size %s)%s",
 		worst.where, describe(e, e.id), stalled.Round(100*time.Millisecond), worst.topic, quoted(said))

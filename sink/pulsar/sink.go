@@ -39,7 +39,6 @@ type Sink struct {
 	topics   map[string]*topicInfo // partition counts, pinned
 	checked  map[string]bool       // namespaces whose deduplication is known: true on, false off and accepted
 	troubles map[any]error         // what is not healthy now, by lane, session or topic
-	suspects map[laneKey]int64
 
 	book     *book
 	restored bool  // guarded by mu
@@ -80,7 +79,7 @@ func (s *Sink) start() error {
 	s.gate = gate{maxMsgs: s.opt.MaxInFlightMessages, maxBytes: s.opt.MaxInFlightBytes}
 	s.topics, s.checked = map[string]*topicInfo{}, map[string]bool{}
 	s.book = newBook()
-	s.troubles, s.suspects = map[any]error{}, map[laneKey]int64{}
+	s.troubles = map[any]error{}
 	var err error
 	s.current, err = s.newSession(nil)
 	return err
@@ -346,23 +345,4 @@ func (s *Sink) forget(what any) {
 	s.mu.Lock()
 	delete(s.troubles, what)
 	s.mu.Unlock()
-}
-
-func (s *Sink) suspect(key laneKey) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if id, ok := s.suspects[key]; ok {
-		return id
-	}
-	return -1
-}
-
-func (s *Sink) setSuspect(key laneKey, id int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if id < 0 {
-		delete(s.suspects, key)
-	} else {
-		s.suspects[key] = id
-	}
 }

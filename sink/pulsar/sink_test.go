@@ -228,6 +228,35 @@ func TestARefusedMessageThatWasOvertaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
+	// Nor does a restart take it for stored.
+	state := s.AppendState(nil)
+	if err := s.Close(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	s = next(t, cl, state, sink.Same, nil)
+	if _, err := s.Publish(limit(t), same(50, 50)); err != nil {
+		t.Fatal(err)
+	}
+	for s.Status().InFlight > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Status().Err; err == nil || !strings.Contains(err.Error(), "may have been refused") || !strings.Contains(err.Error(), "sequence 50") {
+		t.Fatal(err)
+	}
+	// Where the numbers are others, it is sent under another.
+	if _, err := s.Restore(limit(t), s.AppendState(nil), sink.Changed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Publish(limit(t), same(1050, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(limit(t)); err != nil || s.Status().Err != nil {
+		t.Fatal(err, s.Status().Err)
+	}
+	if from, err := parseState(s.AppendState(nil)); err != nil || len(from.suspects) > 0 {
+		t.Fatal(from.suspects, err)
+	}
 }
 
 // An outage is sat out, however long: the watchdog is for brokers that answer.
