@@ -97,6 +97,42 @@ func TestHealthReadyMetrics(t *testing.T) {
 	}
 }
 
+// What the address serves is health and metrics, to be read: nothing else, however it is asked for.
+func TestNothingElseIsServed(t *testing.T) {
+	s, err := Listen("127.0.0.1:0", func() Report { return Report{} }, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, path := range []string{"/", "/config", "/api/v1/config", "/api/x/config/y", "/healthz/config", "/healthz/", "/metrics/x", "/debug/pprof/", "/debug/vars", "/%2e%2e/config", "/healthz%2fconfig"} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+			q, err := http.NewRequest(method, "http://"+s.Addr()+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := c.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+			if r.StatusCode != http.StatusNotFound {
+				t.Errorf("%s %s: %s", method, path, r.Status)
+			}
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		r, err := c.Post("http://"+s.Addr()+path, "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: %s", path, r.Status)
+		}
+	}
+}
+
 func TestAddressTaken(t *testing.T) {
 	f := func() Report { return Report{} }
 	s, err := Listen("127.0.0.1:0", f, slog.New(slog.DiscardHandler))
