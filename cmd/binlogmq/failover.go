@@ -190,6 +190,11 @@ func (p *program) gather(ctx context.Context, d *destination, end event.Position
 		}
 		return nil, err
 	}
+	for _, v := range all {
+		if err := v.settle(ctx); err != nil {
+			return nil, fmt.Errorf("%s: another server answers (%s, not %s), which may hold what lies behind the cursor in another order: %w", v.id, end.ServerUUID, v.record.Cursor.Position.ServerUUID, err)
+		}
+	}
 	place := event.Position{GTIDs: common(all), ServerUUID: end.ServerUUID}
 	p.log.Warn("another server answers than the one that was read before: all cursors of the destination begin at one place of its log, and what they have done beyond is passed over",
 		"destination", d.cfg.Name, "server_uuid", end.ServerUUID, "cursors", len(all), "gtids", place.GTIDs.String())
@@ -203,6 +208,23 @@ func (v *standing) unfinished() bool {
 	}
 	_, err := bridge.ParseRecipe(v.state.Recipe)
 	return err == nil && v.state.Fingerprint != v.part.bridge.Fingerprint()
+}
+
+// settle looks whether something is stored beyond the cursor, where the sink's messages cannot be compared with what comes from another server:
+// as long as there is, no cursor may leave the server that can tell what it is (I5).
+func (v *standing) settle(ctx context.Context) error {
+	if v.state == nil || v.part == nil || v.state.Clean || v.state.Fingerprint == bridge.MovedFingerprint {
+		return nil
+	}
+	k, ok := v.part.sink.(sink.Settler)
+	if !ok || !k.KeepsRecord() {
+		return nil
+	}
+	if err := k.Settled(ctx, v.state.Sink); err != nil {
+		return err
+	}
+	v.state.Clean = true
+	return nil
 }
 
 // recounted tells whether the numbers inside a transaction count other row changes than the configuration.

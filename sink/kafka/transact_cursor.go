@@ -49,6 +49,13 @@ type tenure struct {
 	Sub         uint16 `json:"sub,omitempty"`
 }
 
+func (t *tenure) mark() mark {
+	if t.Sequence == nil {
+		return mark{}
+	}
+	return mark{*t.Sequence, t.Sub, true}
+}
+
 // isTenure tells the state of transactional delivery from that of another kind.
 func isTenure(state []byte) bool { return len(state) > 0 && state[0] == '{' }
 
@@ -208,6 +215,8 @@ var (
 
 	// ErrHanging is a cause of a DeliveryError: a transaction that nobody ends.
 	ErrHanging = errors.New("a transaction hangs: the last stable offset stays below the high watermark")
+	// ErrNotAcknowledged is a cause of a DeliveryError.
+	ErrNotAcknowledged = errors.New("messages are committed that the saved cursor does not tell of")
 	// ErrFencedOut is a cause of a DeliveryError.
 	ErrFencedOut = errors.New("another process has taken the sink over")
 	// ErrCursorBehind is a cause of a DeliveryError.
@@ -448,6 +457,39 @@ func parseCursor(value []byte) (r cursorRecord, err error) {
 	return r, nil
 }
 
+var _ sink.Settler = (*Sink)(nil)
+
+// KeepsRecord implements sink.Settler: the cursor record of transactional delivery is the truth.
+func (s *Sink) KeepsRecord() bool { return s.tally != nil }
+
+// Settled implements sink.Settler.
+func (s *Sink) Settled(ctx context.Context, state []byte) error {
+	if !isTenure(state) {
+		return nil // it is saved before anything is sent
+	}
+	was, err := parseTenure(state)
+	if err != nil {
+		return &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
+	}
+	co := newCoordinator(s)
+	defer co.close()
+	taken, err := s.takeOver(ctx, co)
+	if err != nil || !taken.found || taken.cursor.Generation < was.Generation {
+		return err
+	}
+	acked, committed := was.mark(), taken.cursor.mark()
+	switch {
+	case taken.cursor.Generation > was.Generation:
+		return newerGeneration(taken.cursor.Generation, was.Generation)
+	case committed.less(acked): // I2
+		return s.cursorBehind(committed, acked)
+	case committed != acked:
+		return &DeliveryError{Err: fmt.Errorf("%w: up to sequence %d, acknowledged up to %d", ErrNotAcknowledged, committed.sequence, acked.sequence),
+			Remedy: "let the sink finish with the former server, as the only address, and stop it in order (SIGTERM), then go on with this one; or begin anew with `binlogmq cursor new-life`, which repeats those messages"}
+	}
+	return nil
+}
+
 // restoreTransactional is Restore for transactional delivery.
 func (s *Sink) restoreTransactional(ctx context.Context, state []byte, how sink.Continuation) (fresh bool, err error) {
 	cluster, err := s.clusterID(ctx)
@@ -468,11 +510,7 @@ func (s *Sink) restoreTransactional(ctx context.Context, state []byte, how sink.
 	} else if was, err = parseTenure(state); err != nil && how != sink.Moved {
 		return false, &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
 	}
-	acked := mark{}
-	if was.Sequence != nil {
-		acked = mark{*was.Sequence, was.Sub, true}
-	}
-	committed := mark{}
+	acked, committed := was.mark(), mark{}
 	if taken.found && taken.cursor.Generation == was.Generation {
 		committed = taken.cursor.mark()
 	}
@@ -487,8 +525,7 @@ func (s *Sink) restoreTransactional(ctx context.Context, state []byte, how sink.
 	case how == sink.Moved:
 		why = "the cursor was moved"
 	case taken.found && taken.cursor.Generation > was.Generation:
-		return false, &DeliveryError{Err: fmt.Errorf("%w: the cursor in Kafka has generation %d, the saved one %d", ErrSuperseded, taken.cursor.Generation, was.Generation),
-			Remedy: "restore the newer cursor; " + newLifeRemedy}
+		return false, newerGeneration(taken.cursor.Generation, was.Generation)
 	case committed.less(acked): // I2
 		return false, s.cursorBehind(committed, acked)
 	case how == sink.Changed && committed != acked:
@@ -513,6 +550,10 @@ func (s *Sink) restoreTransactional(ctx context.Context, state []byte, how sink.
 		return fresh, nil
 	}
 	return fresh, s.Reset(ctx)
+}
+
+func newerGeneration(there, saved int64) error {
+	return &DeliveryError{Err: fmt.Errorf("%w: the cursor in Kafka has generation %d, the saved one %d", ErrSuperseded, there, saved), Remedy: "restore the newer cursor; " + newLifeRemedy}
 }
 
 func (s *Sink) cursorBehind(committed, acked mark) error {

@@ -391,6 +391,19 @@ func TestTransactionalRestore(t *testing.T) {
 	if _, _, err := restored(t, o, half, sink.Changed); !errors.Is(err, ErrNotDrained) || !permanent(err) {
 		t.Errorf("changed with messages committed and not acknowledged: %v", err)
 	}
+	settled := func(state []byte, want error) {
+		t.Helper()
+		o.Delivery, o.Topics.Create, o.Deployment, o.Destination, o.Sink = Transactional, true, "test", "shop", "out"
+		k := newSink(t, o)
+		if err := k.Settled(ctxFor(t, patience), state); !k.KeepsRecord() || !errors.Is(err, want) || (want != nil) != permanent(err) {
+			t.Errorf("state %s: %v, want %v", state, err, want)
+		}
+	}
+	settled(first, ErrNotAcknowledged)
+	settled(half, ErrNotAcknowledged)
+	settled(whole, nil)
+	settled(nil, nil)
+	settled([]byte("{"), errState)
 	replay, _, err := restored(t, o, first, sink.Same)
 	if err != nil {
 		t.Fatal(err)
@@ -417,6 +430,7 @@ func TestTransactionalRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	settled(b, ErrCursorBehind)
 	if _, _, err := restored(t, o, b, sink.Same); !errors.Is(err, ErrCursorBehind) || !permanent(err) {
 		t.Errorf("acknowledged beyond what is committed: %v", err)
 	}
@@ -427,6 +441,7 @@ func TestTransactionalRestore(t *testing.T) {
 	if err := firstError(t, young, "shop", 1, 20, 10); err != nil {
 		t.Fatal(err)
 	}
+	settled(whole, ErrSuperseded)
 	if _, _, err := restored(t, o, whole, sink.Same); !errors.Is(err, ErrSuperseded) || !permanent(err) {
 		t.Errorf("a cursor of an older generation: %v", err)
 	}
