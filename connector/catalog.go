@@ -210,17 +210,19 @@ func (k *catalog) count(s *session, of string, most int, schemas []string) error
 // tablesIn reads the tables of schemas, which in tells as it stands behind the schema's name in a condition.
 func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Name]*ddl.Table) error {
 	where := " WHERE TABLE_SCHEMA " + in
-	r, err := s.query(k.ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES"+where)
+	r, err := s.query(k.ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION, ENGINE FROM information_schema.TABLES"+where)
 	if err != nil {
 		return err
 	}
 	tables := make(map[ddl.Name]*ddl.Table, r.rows())
+	memory := map[ddl.Name]bool{} // tables of the engine whose indexes are hashes by nature
 	named := func(i int) ddl.Name { return ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)} }
 	for i := range r.rows() {
 		switch kind := r.text(i, 2); kind {
 		case "BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE":
 			versioned := kind == "SYSTEM VERSIONED"
 			tables[named(i)] = &ddl.Table{Charset: ddl.CharsetOf(r.text(i, 3)), Versioned: versioned, RowTimes: versioned}
+			memory[named(i)] = r.text(i, 4) == "MEMORY"
 		}
 	}
 	if len(tables) == 0 {
@@ -258,7 +260,7 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 			t.RowTimes = false // its columns are not those that versioning adds by itself
 		}
 	}
-	if err := k.indexes(s, where, tables); err != nil {
+	if err := k.indexes(s, where, tables, memory); err != nil {
 		return err
 	}
 	if k.sv.mariaDB {
@@ -299,8 +301,9 @@ func labels(c *ddl.Column) []string {
 
 func isUTF8(s string) bool { return strings.ToValidUTF8(s, "") == s }
 
-// indexes reads primary keys and the indexes that come with hidden columns.
-func (k *catalog) indexes(s *session, where string, tables map[ddl.Name]*ddl.Table) error {
+// indexes reads primary keys and the indexes that come with hidden columns: those with expressions, and on MariaDB unique ones by
+// hash, unless the engine makes hashes itself.
+func (k *catalog) indexes(s *session, where string, tables map[ddl.Name]*ddl.Table, memory map[ddl.Name]bool) error {
 	expression := "''"
 	if !k.sv.mariaDB && k.sv.ddl().Version >= 80013 {
 		expression = "EXPRESSION"
@@ -311,7 +314,8 @@ func (k *catalog) indexes(s *session, where string, tables map[ddl.Name]*ddl.Tab
 		return err
 	}
 	for i := range r.rows() {
-		t := tables[ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)}]
+		n := ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)}
+		t := tables[n]
 		if t == nil {
 			continue
 		}
@@ -325,7 +329,7 @@ func (k *catalog) indexes(s *session, where string, tables map[ddl.Name]*ddl.Tab
 					t.Columns[j].Key = part
 				}
 			}
-		case k.sv.mariaDB && r.text(i, 6) == "HASH" && part == 1:
+		case k.sv.mariaDB && r.text(i, 6) == "HASH" && r.number(i, 5) == 0 && part == 1 && !memory[n]:
 			n := 1
 			for _, c := range t.Columns {
 				if strings.HasPrefix(c.Name, "DB_ROW_HASH_") {

@@ -423,6 +423,12 @@ func (q *Query) statusVars(b []byte) {
 			c.take(1)
 		case 129: // MariaDB: XID
 			c.take(8)
+		case 130: // MariaDB: a part of a two-phase ALTER, with the number of its START if it is the other one
+			if c.u8()&(mariaExtraCommitAlter|mariaExtraRollbackAlter) != 0 {
+				c.take(8)
+			}
+		case 131: // MariaDB: the session's default collations of character sets
+			c.take(4 * int(c.u8()))
 		default:
 			return
 		}

@@ -203,6 +203,12 @@ func TestQueryStatusVars(t *testing.T) {
 	if err != nil || q.Charset != 28 || q.Micros != 123456 || string(q.Schema) != "shop" || string(q.Statement) != "BEGIN" || q.ThreadID != 7 {
 		t.Errorf("%+v, %v", q, err)
 	}
+	// MariaDB's own, as 11.8 writes them.
+	vars = []byte{6, 3, 's', 't', 'd', 131, 2, 33, 0, 0, 8, 45, 0, 0, 9, 4, 28, 0, 8, 0, 0, 9, 129, 1, 2, 3, 4, 5, 6, 7, 8, 130, 2, 130, 4, 1, 2, 3, 4, 5, 6, 7, 8, 128, 0x40, 0xe2, 0x01}
+	q, err = ParseQuery(TypeQuery, queryBody("shop", "BEGIN", vars...))
+	if err != nil || q.Charset != 28 || q.ServerCollation != 2304 || q.Micros != 123456 {
+		t.Errorf("%+v, %v", q, err)
+	}
 }
 
 // Statements arrive in the client's character set and leave in UTF-8.
@@ -220,7 +226,7 @@ func TestStatementCharset(t *testing.T) {
 		id   byte
 		text string
 	}{{28, "CREATE TABLE `\xd6\xd0`"}, {8, "DROP TABLE `\xe9`"}, {45, "DROP TABLE `中`"}, {28, "DROP TABLE a"}} {
-		e := b.event(TypeQuery, 0, queryBody("shop", c.text, 4, c.id, 0, 0, 0, 0, 0))
+		e := b.event(TypeQuery, 0, queryBody("shop", c.text, 131, 1, 33, 0, 0, 8, 4, c.id, 0, 0, 0, 0, 0))
 		h, _ := ParseHeader(e)
 		if err := m.Feed(&Raw{Header: h, Data: e[:len(e)-4]}); err != nil {
 			t.Fatal(err)

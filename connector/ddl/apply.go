@@ -1044,6 +1044,10 @@ func (e *editor) convert(set string) bool {
 				return false
 			}
 		case "enum", "set":
+			// Servers keep the bytes of the labels, which are other labels then.
+			if !samePrefix(c.Charset, set, "utf8") && !(asciiLabels(c) && extendsASCII(c.Charset) && extendsASCII(set)) {
+				return false
+			}
 			c.Charset = set
 		default:
 			if width(set) > old {
@@ -1054,6 +1058,22 @@ func (e *editor) convert(set string) bool {
 	}
 	e.table.Charset = set
 	return true
+}
+
+// extendsASCII reports whether text in ASCII has the same bytes in the character set.
+func extendsASCII(charset string) bool {
+	return charset != "ucs2" && charset != "swe7" && !strings.HasPrefix(charset, "utf16") && charset != "utf32"
+}
+
+func samePrefix(a, b, prefix string) bool {
+	return strings.HasPrefix(a, prefix) && strings.HasPrefix(b, prefix)
+}
+
+// asciiLabels reports whether the labels are known, and in ASCII.
+func asciiLabels(c *Column) bool {
+	return c.Members != nil && !slices.ContainsFunc(c.Members, func(m string) bool {
+		return strings.ContainsFunc(m, func(r rune) bool { return r > 127 })
+	})
 }
 
 // finish puts the columns in order, as the server does: what stays and what is changed in place, then what moves or is new.

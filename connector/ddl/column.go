@@ -376,7 +376,7 @@ func (d *definition) collate(collation string) bool {
 // attributes reads what follows the type.
 func (r *reader) attributes(d *definition) bool {
 	p := &r.p
-	counts, null := false, false
+	counts, null, constraint := false, false, false
 	for !p.done() {
 		t := p.next()
 		if t.kind == quoted { // MariaDB: an engine's own option
@@ -453,10 +453,13 @@ func (r *reader) attributes(d *definition) bool {
 		case "CONSTRAINT":
 			if !p.at(0).is("CHECK") {
 				_, ok = p.ident()
+				constraint = true
 			}
 			ok = ok && p.at(0).is("CHECK")
 		case "CHECK":
-			_, ok = p.parens()
+			var check []token
+			check, ok = p.parens()
+			d.JSON = d.JSON || ok && !constraint && r.jsonCheck(d, check)
 			_ = p.word("NOT", "ENFORCED") || p.word("ENFORCED")
 		case "REFERENCES":
 			ok = r.references()
@@ -491,6 +494,15 @@ func (r *reader) generated(d *definition) bool {
 		d.Nullable, d.AsLogged = true, false
 	}
 	return ok
+}
+
+// jsonCheck reports whether the column is what MariaDB shows and logs JSON columns as: a longtext with this check. Versions before 10.2.22
+// do not show checks, so that nobody can tell.
+func (r *reader) jsonCheck(d *definition, check []token) bool {
+	if !r.srv.MariaDB || r.srv.Version < 100222 || d.DataType != "longtext" || len(check) != 4 || !check[0].is("JSON_VALID") || check[1].s != "(" || check[3].s != ")" {
+		return false
+	}
+	return check[2].kind != text && strings.EqualFold(check[2].s, d.Name)
 }
 
 // hashes reports whether MariaDB makes a unique key of the column by hash.
