@@ -2,6 +2,8 @@ package testenv
 
 import (
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -61,6 +63,38 @@ func (p *PulsarBroker) Proxy() *PulsarBroker {
 	}
 	url, admin, _ := strings.Cut(line, " ")
 	return &PulsarBroker{URL: url, AdminURL: admin, Dir: dir, t: p.t, own: true}
+}
+
+// PulsarCluster is several brokers that share one bookie, and a ZooKeeper for their metadata: topics move between them.
+type PulsarCluster struct {
+	URL     string          // of all brokers
+	Brokers []*PulsarBroker // each with its own URL; Topic of any of them names the same topics
+}
+
+// NewPulsarCluster starts a cluster for t alone. Settings are lines of each broker's broker.conf. Nothing
+// moves by itself, and a broker that is killed gives its topics up within some seconds.
+func NewPulsarCluster(t testing.TB, brokers int, settings ...string) *PulsarCluster {
+	t.Helper()
+	zookeeper := NewZooKeeper(t, 1)
+	dir := private(t, "pulsar-cluster", "pulsar.sh")
+	if _, err := run(nil, "pulsar.sh", append([]string{"cluster", strconv.Itoa(brokers), zookeeper.Servers[0], dir}, settings...)...); err != nil {
+		t.Fatal(err)
+	}
+	c := &PulsarCluster{URL: "pulsar://"}
+	for i := range brokers {
+		b := &PulsarBroker{Dir: filepath.Join(dir, strconv.Itoa(i+1)), t: t, own: true}
+		urls, err := os.ReadFile(filepath.Join(b.Dir, "urls"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.URL, b.AdminURL, _ = strings.Cut(strings.TrimSpace(string(urls)), " ")
+		if i > 0 {
+			c.URL += ","
+		}
+		c.URL += strings.TrimPrefix(b.URL, "pulsar://")
+		c.Brokers = append(c.Brokers, b)
+	}
+	return c
 }
 
 // Topic returns the full name of a topic of t's own in public/default. It does not create it.

@@ -23,7 +23,7 @@ import (
 	"github.com/binlogmq/binlogmq/sink/sinktest"
 )
 
-// What the parent tells its children: URL, admin URL, topic, producer, batching, folder, last message (0: no end).
+// What the parent tells its children: URL, admin URL, topic, producer, batching, folder, last message (0: no end), longest pause in ms.
 const childVariable = "BINLOGMQ_TEST_PULSAR_CHILD"
 
 // killsVariable sets the number of kills of TestKillLoop for each producer, seedVariable what its choices are made from.
@@ -74,9 +74,10 @@ func cursorOf(dir string) (next int64, state []byte) {
 // that lags behind what is confirmed. In a run of its own it does nothing.
 func TestKillChild(t *testing.T) {
 	args := strings.Split(os.Getenv(childVariable), " ")
-	if len(args) != 7 {
+	if len(args) != 8 {
 		return
 	}
+	pause, _ := strconv.Atoi(args[7])
 	topic, dir := args[2], args[5]
 	total, _ := strconv.ParseInt(args[6], 10, 64)
 	o := Options{URL: args[0], AdminURL: args[1], Deployment: "test", Destination: "shop", Sink: "kill", Topics: Topics{Create: true}, Producer: args[3], Batching: args[4] == "true",
@@ -129,7 +130,7 @@ func TestKillChild(t *testing.T) {
 			if _, failed := p.state(); failed || err != nil {
 				break
 			}
-			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(pause)) * time.Millisecond)
 		}
 		_ = s.Flush(ctx)
 		if _, failed := p.state(); !failed {
@@ -155,7 +156,7 @@ type child struct {
 	log string
 }
 
-func startChild(t *testing.T, b *testenv.PulsarBroker, k kind, topic, dir string, number int, total int64) *child {
+func startChild(t *testing.T, b *testenv.PulsarBroker, k kind, topic, dir string, number int, total int64, pause time.Duration) *child {
 	t.Helper()
 	log := filepath.Join(dir, fmt.Sprintf("child-%d.log", number))
 	f, err := os.Create(log)
@@ -164,7 +165,8 @@ func startChild(t *testing.T, b *testenv.PulsarBroker, k kind, topic, dir string
 	}
 	defer f.Close()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKillChild$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{b.URL, b.AdminURL, topic, k.producer, strconv.FormatBool(k.batching), dir, strconv.FormatInt(total, 10)}, " "))
+	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{b.URL, b.AdminURL, topic, k.producer, strconv.FormatBool(k.batching), dir, strconv.FormatInt(total, 10),
+		strconv.FormatInt(pause.Milliseconds(), 10)}, " "))
 	cmd.Stdout, cmd.Stderr = f, f
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -219,7 +221,7 @@ func killLoop(t *testing.T, b *testenv.PulsarBroker, k kind, kills int, rng *ran
 	dir := t.TempDir()
 	var paused, dead, zombies int
 	for i := range kills {
-		c := startChild(t, b, k, topic, dir, i, 0)
+		c := startChild(t, b, k, topic, dir, i, 0, 8*time.Millisecond)
 		c.live(rng)
 		switch what := rng.IntN(12); {
 		case what < 3: // the broker stands still around the kill
@@ -231,7 +233,7 @@ func killLoop(t *testing.T, b *testenv.PulsarBroker, k kind, kills int, rng *ran
 		case what < 5:
 			zombies++
 			c.signal(syscall.SIGSTOP)
-			next := startChild(t, b, k, topic, dir, 10000+i, 0)
+			next := startChild(t, b, k, topic, dir, 10000+i, 0, 8*time.Millisecond)
 			next.live(rng)
 			c.signal(syscall.SIGCONT)
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
@@ -260,7 +262,7 @@ func killLoop(t *testing.T, b *testenv.PulsarBroker, k kind, kills int, rng *ran
 	if n, _ := cursorOf(dir); n <= 1 && kills > 3 {
 		t.Errorf("the cursor stayed at %d", n)
 	}
-	last := startChild(t, b, k, topic, dir, 99999, total)
+	last := startChild(t, b, k, topic, dir, 99999, total, 8*time.Millisecond)
 	if err := last.cmd.Wait(); err != nil {
 		text, _ := os.ReadFile(last.log)
 		t.Fatalf("the last child: %v\n%.3000s", err, text)

@@ -265,6 +265,7 @@ func (c *Client) lookup(ctx context.Context, topic string) (*conn, error) {
 			return n, nil
 		}
 		authoritative = a.lookup.authoritative
+		c.o.Logger.Debug("pulsar wire: a lookup is redirected", "topic", topic, "broker", host)
 	}
 	return nil, &Error{Code: codeOfOurOwn, Op: op, Topic: topic, Broker: n.addr.broker, Message: "redirected too often"}
 }
