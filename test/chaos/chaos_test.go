@@ -33,6 +33,8 @@ const (
 	sinksVariable  = "BINLOGMQ_CHAOS_SINKS"    // some of kinds, with commas
 	pausesVariable = "BINLOGMQ_CHAOS_PAUSES"   // zombies that sleep for two minutes
 	metaVariable   = "BINLOGMQ_CHAOS_META"     // file: successors get a copy of the cursors; or zookeeper: they get the lease
+	serverVariable = "BINLOGMQ_CHAOS_SERVER"   // kind of the database, as testenv names it; empty: the seed decides
+	namesVariable  = "BINLOGMQ_CHAOS_NAMES"    // 0: its log has no column names, so that rows are read with the schema history; 1: it has; empty: none in the short form, else the seed decides
 	raceVariable   = "BINLOGMQ_CHAOS_RACE"     // 0: the program without the race detector
 	logsVariable   = "BINLOGMQ_CHAOS_LOGS"     // folder for what the program prints
 )
@@ -122,7 +124,8 @@ func TestChaos(t *testing.T) {
 	if !r.leases && store != "" && store != "file" {
 		t.Fatalf("%s: %q is neither file nor zookeeper", metaVariable, store)
 	}
-	again := fmt.Sprintf("make chaos SEED=%d KILLS=%d PAUSES=%d SINKS=%s META=%s", r.seed, kills, pauses, strings.Join(r.sinks, ","), store)
+	again := fmt.Sprintf("make chaos SEED=%d KILLS=%d PAUSES=%d SINKS=%s META=%s SERVER=%s NAMES=%s", r.seed, kills, pauses, strings.Join(r.sinks, ","), store,
+		os.Getenv(serverVariable), os.Getenv(namesVariable))
 	t.Logf("to repeat: %s", again)
 	r.build()
 	r.serve(has)
@@ -173,7 +176,28 @@ func (r *run) serve(has map[string]bool) {
 	t.Helper()
 	r.links = newLinks(t)
 	kind := []string{"mysql", "mariadb"}[r.seed%2]
-	r.db = testenv.NewMySQL(t, kind)
+	if s := os.Getenv(serverVariable); s != "" {
+		kind = s
+	}
+	names := os.Getenv(killsVariable) != "" && r.seed/8%2 == 0
+	if s := os.Getenv(namesVariable); s != "" {
+		names = s != "0"
+	}
+	var options []string
+	switch kind {
+	case "mysql56", "mariadb102":
+		names = false // whatever is asked for
+	case "mysql":
+		if !names {
+			options = []string{"--binlog-row-metadata=MINIMAL"}
+		}
+	default:
+		if !names {
+			options = []string{"--binlog-row-metadata=NO_LOG"}
+		}
+	}
+	t.Logf("the database is %s, with column names in its log: %t", kind, names)
+	r.db = testenv.NewMySQL(t, kind, options...)
 	r.schema = r.db.Database()
 	r.prefix = testenv.Name(t)
 	database := r.links.add("the database", "127.0.0.1:0", r.db.Addr)
@@ -558,12 +582,15 @@ func (r *run) settle(p *process.Child) {
 // verify reads every sink's topics back.
 func (r *run) verify() {
 	r.t.Helper()
+	kafka, pulsar := consume.Lanes{}, consume.Lanes{}
 	for i, kind := range r.sinks {
 		a := newAudit(r.h, r.codec(i), kind == "at_least_once")
 		check := &workload.Checker{Codec: r.codec(i), Schema: r.schema, Tables: tables, Replays: kind == "at_least_once"}
 		var broken error
 		rebuilt := false
+		found := kafka
 		each := func(m workload.Message) {
+			found.Add(m)
 			if err := a.Add(m); err != nil {
 				r.t.Fatal(err)
 			}
@@ -575,6 +602,7 @@ func (r *run) verify() {
 			rebuilt = k < len(tables) // a truncated table cannot be; and the text of a type may be unknown in a repetition behind its DDL
 			switch kind {
 			case "wire", "batched", "client":
+				found = pulsar
 				consume.Pulsar(r.t, r.pulsar.URL, r.topic(kind, name), each)
 			default:
 				consume.Kafka(r.t, r.kafka.Bootstrap, r.topic(kind, name), kind == "transactional", each)
@@ -595,4 +623,20 @@ func (r *run) verify() {
 			r.t.Errorf("%s: the tables rebuilt from the topics: %v", kind, broken)
 		}
 	}
+	r.compare("Kafka", kafka, func(topics []string) consume.Lanes { return consume.KafkaByJava(r.t, r.kafka.Bootstrap, topics) })
+	r.compare("Pulsar", pulsar, func(topics []string) consume.Lanes { return consume.PulsarByJava(r.t, r.pulsar.URL, topics) })
+}
+
+// compare lets the broker's own Java client read what was found as well.
+func (r *run) compare(broker string, found consume.Lanes, read func(topics []string) consume.Lanes) {
+	r.t.Helper()
+	if len(found) == 0 {
+		return
+	}
+	begin := time.Now()
+	if err := found.Compare(read(found.Topics())); err != nil {
+		r.t.Errorf("%s: the Java client has read something else: %v", broker, err)
+		return
+	}
+	r.t.Logf("%s: its Java client has read the same %d messages of %d partitions, in %v", broker, found.Messages(), len(found), time.Since(begin).Round(time.Second))
 }

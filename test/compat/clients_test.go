@@ -149,7 +149,7 @@ func parseRecords(t testing.TB, lines [][]byte) []record {
 // kafkaByJava and kafkaByGo read all that topics hold, in order of topic, partition and offset.
 func kafkaByJava(t testing.TB, k *testenv.KafkaCluster, topics []string) []record {
 	t.Helper()
-	rs := parseRecords(t, java(t, kafkaClients, "KafkaReader", nil, append([]string{strings.Join(k.Bootstrap, ",")}, topics...)...))
+	rs := parseRecords(t, java(t, kafkaClients, "KafkaReader", nil, append([]string{strings.Join(k.Bootstrap, ","), "read_uncommitted"}, topics...)...))
 	inOrder(rs)
 	return rs
 }
