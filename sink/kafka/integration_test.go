@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -607,4 +608,60 @@ func latency(b *testing.B, s *Sink) {
 	slices.Sort(l.all)
 	b.ReportMetric(float64(l.all[len(l.all)/2].Microseconds())/1000, "p50_ms")
 	b.ReportMetric(float64(l.all[len(l.all)*99/100].Microseconds())/1000, "p99_ms")
+}
+
+// lanesVariable is the number of partitions of BenchmarkManyLanes.
+const lanesVariable = "BINLOGMQ_KAFKA_LANES"
+
+// BenchmarkManyLanes measures a start beside a broker that holds many partitions of ours: one message to each, after each lane
+// was synchronised with the log. The first start of the life, which finds nothing, is told beside it.
+func BenchmarkManyLanes(b *testing.B) {
+	partitions := 2000
+	if n, err := strconv.Atoi(os.Getenv(lanesVariable)); err == nil {
+		partitions = n
+	}
+	k := testenv.NewKafka(b, 1, "log.index.size.max.bytes=4096")
+	topic := k.Topic(partitions)
+	ctx := ctxFor(b, 30*time.Minute)
+	var state []byte
+	start := func(what string, first int) {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		begin, cpu := time.Now(), cpuSeconds()
+		s := newStateful(b, Options{Brokers: k.Bootstrap, Delivery: Sequenced}, state, sink.Same)
+		if _, err := s.Partitions(ctx, topic); err != nil {
+			b.Fatal(err)
+		}
+		var c completions
+		msgs := numbered(&c, topic, int32(partitions), first, partitions)
+		for i := 0; i < len(msgs); i += 500 {
+			if _, err := s.Publish(ctx, msgs[i:min(i+500, len(msgs))]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := s.Flush(ctx); err != nil {
+			b.Fatal(err)
+		}
+		took, used := time.Since(begin), cpuSeconds()-cpu
+		if c.bad.Load() > 0 || c.ok.Load() != int64(partitions) {
+			b.Fatal(s.Status().Err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		s.Acknowledge(s.Mark())
+		state = s.AppendState(nil)
+		b.ReportMetric(took.Seconds(), what+"_s")
+		b.ReportMetric(used, what+"_cpu_s")
+		b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/float64(partitions), what+"_heap_B/lane")
+		if err := s.Close(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		state = nil
+		start("first", 1)
+		start("again", partitions+1)
+		b.ReportMetric(float64(len(state)), "state_B")
+	}
 }
