@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +36,7 @@ type txn struct {
 type pair struct {
 	t        *testing.T
 	r        *run
-	kafka    *sequencedTarget
-	pulsar   *pulsarTarget
+	targets  []target
 	sessions map[*testenv.Server]*client.Conn
 	next     [3]int
 	want     map[string]bool // "GTID row"
@@ -44,8 +44,8 @@ type pair struct {
 
 const onlyOut = "      - name: other\n"
 
-// newPair makes the servers and a run on the first one with a sink on Kafka and one on Pulsar.
-func newPair(t *testing.T, kind string) (p *pair, one, two *testenv.Server) {
+// newPair makes the servers and a run on the first one with a sink on Kafka and one on Pulsar, or with the one sink that is given.
+func newPair(t *testing.T, kind string, only ...func(prefix string) target) (p *pair, one, two *testenv.Server) {
 	t.Helper()
 	one, two = testenv.NewMySQL(t, kind), testenv.NewMySQL(t, kind)
 	p = &pair{t: t, sessions: map[*testenv.Server]*client.Conn{}, want: map[string]bool{}}
@@ -63,9 +63,16 @@ func newPair(t *testing.T, kind string) (p *pair, one, two *testenv.Server) {
 			p.exec(c, "RESET BINARY LOGS AND GTIDS")
 		}
 	}
-	p.kafka = &sequencedTarget{&kafkaTarget{testenv.Kafka(t), name, "canal-json"}, ", topics: { partitions: 3 }"}
-	p.pulsar = &pulsarTarget{testenv.Pulsar(t), name, "maxwell", "producer: wire, batching: true,"}
-	p.r = &run{t: t, db: one, schema: name, target: p.kafka}
+	for _, f := range only {
+		p.targets = append(p.targets, f(name))
+	}
+	if len(only) == 0 {
+		p.targets = []target{
+			&sequencedTarget{&kafkaTarget{testenv.Kafka(t), name, "canal-json"}, ", topics: { partitions: 3 }"},
+			&pulsarTarget{testenv.Pulsar(t), name, "maxwell", "producer: wire, batching: true,"},
+		}
+	}
+	p.r = &run{t: t, db: one, schema: name, target: p.targets[0]}
 	p.r.config = fmt.Sprintf(`
 deployment: test
 meta: { file: { directory: %q }, save_interval: 1h }
@@ -79,9 +86,10 @@ destinations:
         codec: %s
         max_message_bytes: 16KiB
         %s
-%s        codec: %s
-        %s
-`, t.TempDir()+"/meta", name, one.Addr, one.ReplUser, one.ReplPassword, name, p.kafka.codec(), p.kafka.sink(), onlyOut, p.pulsar.codec(), p.pulsar.sink())
+`, t.TempDir()+"/meta", name, one.Addr, one.ReplUser, one.ReplPassword, name, p.targets[0].codec(), p.targets[0].sink())
+	for _, to := range p.targets[1:] {
+		p.r.config += fmt.Sprintf("%s        codec: %s\n        %s\n", onlyOut, to.codec(), to.sink())
+	}
 	return p, one, two
 }
 
@@ -136,7 +144,11 @@ func (p *pair) commit(db *testenv.Server, all ...*txn) {
 		}
 		p.exec(c, "BEGIN")
 		if x.bulk {
-			p.exec(c, fmt.Sprintf("SET SESSION cte_max_recursion_depth=%d", x.rows))
+			limit := "cte_max_recursion_depth"
+			if db.MariaDB() {
+				limit = "max_recursive_iterations"
+			}
+			p.exec(c, fmt.Sprintf("SET SESSION %s=%d", limit, x.rows))
 			p.exec(c, fmt.Sprintf("INSERT INTO %s.moves WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i < %d) SELECT 100000000+i, REPEAT('x', 100) FROM n", p.r.schema, x.rows-1))
 		}
 		for row := range x.rows {
@@ -191,7 +203,8 @@ func (p *pair) alone() string { return p.r.config[:strings.Index(p.r.config, onl
 // once checks that each change is in each topic once.
 func (p *pair) once() {
 	p.t.Helper()
-	for name, to := range map[string]target{"kafka": p.kafka, "pulsar": p.pulsar} {
+	for i, to := range p.targets {
+		name := []string{"first sink", "second sink"}[i]
 		got := map[string]int{}
 		for _, m := range to.read(p.t, "moves") {
 			got[m.Headers["gtid"]+" "+m.Headers["row"]]++
@@ -209,12 +222,34 @@ func (p *pair) once() {
 	}
 }
 
-// sent waits until both sinks have had so many rows acknowledged since the start.
+// sent waits until every sink has had so many rows acknowledged since the start.
 func sent(c *process.Child, rows int64) {
-	c.Await("rows of both sinks", 2*time.Minute, func(r *admin.Report) bool {
-		s := r.Destinations[0].Sinks
-		return len(s) == 2 && s[0].Rows >= rows && s[1].Rows >= rows
+	c.Await("rows of every sink", 2*time.Minute, func(r *admin.Report) bool {
+		return !slices.ContainsFunc(r.Destinations[0].Sinks, func(s admin.Sink) bool { return s.Rows < rows })
 	})
+}
+
+// saved waits until the cursors tell of all that is acknowledged.
+func saved(c *process.Child) {
+	c.Await("cursors that are saved", 2*time.Minute, func(r *admin.Report) bool {
+		return !slices.ContainsFunc(r.Destinations[0].Sinks, func(s admin.Sink) bool { return s.CursorAge != 0 })
+	})
+}
+
+// group lets the program read both servers as a failover group, the first one first.
+func (p *pair) group(one, two *testenv.Server) {
+	for range 8 { // run.settle compares names of files: none of the first server's is as high
+		two.Exec("FLUSH BINARY LOGS")
+	}
+	p.r.config = strings.Replace(p.r.config, fmt.Sprintf("address: %q", one.Addr), fmt.Sprintf("address: [%q, %q]", one.Addr, two.Addr), 1)
+	p.r.config = strings.Replace(p.r.config, "save_interval: 1h", "save_interval: 50ms", 1)
+}
+
+// back starts a server that was killed again, and commits on it what it has missed.
+func (p *pair) back(db *testenv.Server, missed []*txn) {
+	db.Restart()
+	p.sessions[db] = db.Connect("")
+	p.commit(db, missed...)
 }
 
 const movedText = "all cursors of the destination begin at one place of its log"
@@ -271,10 +306,7 @@ func TestFailoverAndBack(t *testing.T) {
 			late := p.makeOrigin(rng, 1)
 			p.commit(two, late...) // or the log may end with what is done already, which the server does not send
 			p.r.settle(c)
-			c.Await("cursors that are saved", 2*time.Minute, func(r *admin.Report) bool {
-				s := r.Destinations[0].Sinks
-				return s[0].CursorAge == 0 && s[1].CursorAge == 0
-			})
+			saved(c)
 			later := append(p.makeOrigin(rng, 30), p.make(2, 10)...)
 			p.commit(two, later...)
 			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
@@ -303,32 +335,122 @@ func TestFailoverAndBack(t *testing.T) {
 	}
 }
 
-// TestFailoverInside proves I5 and I7: the server dies in the middle of a large transaction that is being read, and the next address of the
-// group has other transactions before that one. The running program goes on there by itself, and each change is there once.
-func TestFailoverInside(t *testing.T) {
+// TestFailoverForthAndBack proves I5 and I7: the server dies in the middle of a large transaction that is being read, and the next address of the
+// group has other transactions before that one. The running program goes on there by itself; it is killed, and finds the first server again, which has
+// everything by then, in an order of its own; that one dies once more, and the program is killed while it changes over. Each change is there once.
+func TestFailoverForthAndBack(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(*seed, 8))
-	p, one, two := newPair(t, "mysql")
-	p.r.config = strings.Replace(p.r.config, fmt.Sprintf("address: %q", one.Addr), fmt.Sprintf("address: [%q, %q]", one.Addr, two.Addr), 1)
-	p.r.config = strings.Replace(p.r.config, "save_interval: 1h", "save_interval: 50ms", 1)
+	for _, kind := range []string{"mysql", "mariadb"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(*seed, 8))
+			p, one, two := newPair(t, kind)
+			maria := one.MariaDB()
+			p.group(one, two)
+			begin := p.make(0, 1)
+			p.commit(one, begin...)
+			p.commit(two, begin...)
+			clear(p.want)
+			large := p.make(0, 1)[0]
+			large.rows, large.bulk = 30000, true
+			before, after := p.make(1, 15), p.makeOrigin(rng, 10)
+			locals := p.make(2, 10)
+			p.commit(two, mixed(rng, maria, before, locals)...)
+			p.commit(two, large)
+			p.commit(two, after...)
+
+			c := process.Start(t, p.r.config)
+			c.AwaitReady()
+			p.commit(one, large)
+			sent(c, 500)
+			one.Kill()
+			p.r.db = two
+			later := p.makeOrigin(rng, 5)
+			p.commit(two, later...)
+			p.r.settle(c)
+			begunAnew := strings.Contains(c.Log(), "the destination begins anew")
+			more := append(p.makeOrigin(rng, 30), p.make(2, 5)...)
+			p.commit(two, more...)
+			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+			c.Kill()
+
+			p.r.db = one
+			p.back(one, mixed(rng, maria, before, after, locals, later, more))
+			c = process.Start(t, p.r.config)
+			logged(c, movedText, 1)
+			last := p.makeOrigin(rng, 60)
+			p.commit(two, mixed(rng, maria, last)...)
+			p.commit(one, last...)
+			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+			one.Kill()
+			p.r.db = two
+			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+			c.Kill()
+			c = process.Start(t, p.r.config)
+			p.commit(two, p.makeOrigin(rng, 5)...)
+			p.r.settle(c)
+			t.Logf("seed %d; begun anew by itself: %t", *seed, begunAnew)
+			c.Stop()
+			p.once()
+		})
+	}
+}
+
+// TestFailoverTransactional proves I5 and I7 for transactions of Kafka's: where the cursors say all that is committed, a server that dies and a
+// program that is killed while it changes over lose and double nothing. Where they do not, the program refuses to go on with another server, and
+// does so once it has finished with the former one.
+func TestFailoverTransactional(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(*seed, 9))
+	cluster := testenv.Kafka(t)
+	p, one, two := newPair(t, "mysql", func(prefix string) target {
+		return &transactionalTarget{&kafkaTarget{cluster, prefix, "canal-json"}, ", topics: { partitions: 3 }"}
+	})
+	p.group(one, two)
 	begin := p.make(0, 1)
 	p.commit(one, begin...)
 	p.commit(two, begin...)
 	clear(p.want)
-	large := p.make(0, 1)[0]
-	large.rows, large.bulk = 30000, true
-	after := p.makeOrigin(rng, 20)
-	p.commit(two, append(mixed(rng, false, after, p.make(2, 10)), large)...)
-
+	first, locals := p.makeOrigin(rng, 30), p.make(2, 10)
 	c := process.Start(t, p.r.config)
 	c.AwaitReady()
-	p.commit(one, large)
-	sent(c, 500)
-	one.Kill()
-	p.r.db = two
-	p.commit(two, p.makeOrigin(rng, 5)...)
+	p.commit(one, first...)
 	p.r.settle(c)
-	t.Logf("begun anew: %t", strings.Contains(c.Log(), "the destination begins anew"))
+	saved(c)
+	one.Kill()
+	p.commit(two, mixed(rng, false, first, locals)...)
+	p.r.db = two
+	time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+	moved := strings.Contains(c.Log(), movedText)
+	c.Kill()
+	c = process.Start(t, p.r.config)
+	if !moved {
+		logged(c, movedText, 1)
+	}
+	time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+	c.Kill()
+	p.r.config = strings.Replace(p.r.config, "save_interval: 50ms", "save_interval: 1h", 1)
+	c = process.Start(t, p.r.config)
+	more := p.makeOrigin(rng, 30)
+	p.commit(two, more...)
+	p.r.settle(c) // and no cursor says so
+	c.Kill()
+
+	p.back(one, mixed(rng, false, locals, more))
+	c = process.Start(t, p.r.config)
+	<-c.Ended()
+	if !strings.Contains(c.Log(), "which may hold what lies behind the cursor in another order") {
+		t.Errorf("gone on with another server:\n%s", c.Log())
+	}
+	one.Kill()
+	c = process.Start(t, p.r.config)
+	p.r.settle(c)
+	c.Stop()
+	p.r.db = one
+	p.back(one, p.makeOrigin(rng, 10))
+	c = process.Start(t, p.r.config)
+	logged(c, movedText, 1)
+	p.r.settle(c)
 	c.Stop()
 	p.once()
 }
