@@ -122,6 +122,37 @@ func TestReplaysStoreOnce(t *testing.T) {
 	}
 }
 
+// I7: a replay that comes in pieces, the later ones when its lane knows already what the log has, stores nothing of it again.
+func TestAReplayInPiecesStoresOnce(t *testing.T) {
+	cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "shop"))
+	ctx := ctxFor(t, patience)
+	o := Options{Brokers: cl.ListenAddrs()}
+	publish := func(s *Sink, first, n int) {
+		t.Helper()
+		if err := firstError(t, s, "shop", 2, first, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSequenced(t, o, nil, sink.Same)
+	if _, err := s.Partitions(ctx, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	state := s.AppendState(nil)
+	publish(s, 0, 100)
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s = newSequenced(t, o, state, sink.Same)
+	for first := 0; first < 120; first += 10 {
+		publish(s, first, 10)
+	}
+	verify(t, stored(t, cl, "shop", 2), 120)
+	s.Acknowledge(s.Mark())
+	state = s.AppendState(nil)
+	publish(newSequenced(t, o, state, sink.Same), 120, 10)
+	verify(t, stored(t, cl, "shop", 2), 130)
+}
+
 // Each guard matters: without it messages are doubled or lost, or the sink stops.
 func TestGuardsMatter(t *testing.T) {
 	run := func(t *testing.T, o Options) (wrong bool, err error) {
