@@ -3,7 +3,7 @@
 # make test-unit  only what needs no server
 # make lint       format, vet, staticcheck, import rules, shell scripts
 # make bench      speed: a line "figure NAME VALUE UNIT" for each
-# make chaos      kill, freeze and cut everything, for long; KILLS, SINKS, SEED, PAUSES, DURATION, META=zookeeper, RACE=1
+# make chaos      kill, freeze and cut everything, for long; KILLS, SINKS, SEED, PAUSES, DURATION, META=zookeeper, SERVER, NAMES, RACE=1
 # make mutants    take guards out one at a time: the tests must notice; MUTANTS=regexp for some of them
 # make fuzz       each fuzz target for FUZZTIME
 # make demo       a database, two brokers, a workload, and what arrives; ONESHOT=1: check and end
@@ -68,6 +68,7 @@ chaos: prepare
 	testenv/servers.sh fetch
 	BINLOGMQ_CHAOS_SEED=$(SEED) BINLOGMQ_CHAOS_KILLS=$(KILLS) BINLOGMQ_CHAOS_SINKS=$(SINKS) BINLOGMQ_CHAOS_PAUSES=$(PAUSES) \
 	BINLOGMQ_CHAOS_DURATION=$(DURATION) BINLOGMQ_CHAOS_META=$(META) BINLOGMQ_CHAOS_RACE=$(or $(RACE),0) \
+	BINLOGMQ_CHAOS_SERVER=$(SERVER) BINLOGMQ_CHAOS_NAMES=$(NAMES) \
 	go test -tags integration -count=1 -v -timeout 24h -run '^TestChaos$$' ./test/chaos
 
 mutants:

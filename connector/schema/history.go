@@ -13,6 +13,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
 
 // Keeper saves a history beside the cursors of its destination.
@@ -178,9 +179,11 @@ func (h *History) Save(ctx context.Context, read event.Position) error {
 	if err != nil {
 		return err
 	}
+	killpoint.Hit("history.save")
 	if err := h.keeper.Save(ctx, data); err != nil {
 		return fmt.Errorf("schema history: %w", err)
 	}
+	killpoint.Hit("history.saved")
 	h.mu.Lock()
 	h.saved = changes
 	h.mu.Unlock()

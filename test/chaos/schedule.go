@@ -67,6 +67,8 @@ type point struct {
 var points = []point{
 	{"connector.dump", 1, ""},
 	{"connector.put", 40, ""}, // often in the middle of a transaction
+	{"history.save", 3, ""},   // once a batch with DDL statements
+	{"history.saved", 3, ""},
 	{"bridge.restored", 2, ""},
 	{"bridge.pin", 3, ""},
 	{"bridge.acknowledge", 30, ""}, // confirmed, and nobody knows
