@@ -3,6 +3,7 @@ package testenv
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -146,6 +147,21 @@ func (s *Server) Query(statement string, args ...any) [][]string {
 		}
 	}
 	return rows
+}
+
+// LogEnd returns where the server's binlog ends.
+func (s *Server) LogEnd() (file string, offset int64) {
+	s.t.Helper()
+	show := "SHOW MASTER STATUS"
+	if s.Kind == "mysql" {
+		show = "SHOW BINARY LOG STATUS"
+	}
+	row := s.Query(show)[0]
+	offset, err := strconv.ParseInt(row[1], 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return row[0], offset
 }
 
 // Database creates a database of t's own and returns its name; it is dropped when the test ends.

@@ -567,16 +567,8 @@ func (r *run) settle(p *process.Child) {
 	if r.t.Failed() {
 		return
 	}
-	q := "SHOW MASTER STATUS"
-	if !r.db.MariaDB() {
-		q = "SHOW BINARY LOG STATUS"
-	}
-	end := r.db.Query(q)[0]
-	offset, err := strconv.ParseInt(end[1], 10, 64)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	p.AwaitAcknowledged(end[0], offset, 10*time.Minute)
+	file, offset := r.db.LogEnd()
+	p.AwaitAcknowledged(file, offset, 10*time.Minute)
 }
 
 // verify reads every sink's topics back.

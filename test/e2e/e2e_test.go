@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -114,19 +113,7 @@ func (r *run) settle(p *process.Child) {
 }
 
 // end returns where the source's log ends.
-func (r *run) end() (file string, offset int64) {
-	r.t.Helper()
-	q := "SHOW MASTER STATUS"
-	if !r.db.MariaDB() {
-		q = "SHOW BINARY LOG STATUS"
-	}
-	row := r.db.Query(q)[0]
-	offset, err := strconv.ParseInt(row[1], 10, 64)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return row[0], offset
-}
+func (r *run) end() (file string, offset int64) { return r.db.LogEnd() }
 
 // verify reads everything back.
 func (r *run) verify(from target, ws []*workload.Writer, replays bool) *workload.Checker {
