@@ -151,13 +151,19 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 	if err := b.columns(table, cols); err != nil {
 		return nil, err
 	}
+	joined := b.joined(table)
+	if joined {
+		for _, k := range table.Key {
+			table.Columns[k].Nullable = false
+		}
+	}
 	named := cols.Names != nil || len(cols.Types) == 0
 	if named && b.sequence(table) {
 		return nil, nil
 	}
 	switch {
 	case !named:
-		if err := b.name(table, cols, n); err != nil {
+		if err := b.name(table, cols, n, joined); err != nil {
 			return nil, err
 		}
 		if b.sequence(table) {
@@ -168,10 +174,10 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("table %s: asking information_schema: %w", n, err)
 		}
-		b.enrich(table, def)
+		b.enrich(table, def, joined)
 	}
 	if b.opt.MariaDB && b.opt.View != nil && !b.opt.AllVersions {
-		if err := b.live(table, n); err != nil {
+		if err := b.live(table, n, joined); err != nil {
 			return nil, err
 		}
 	}
@@ -181,12 +187,18 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 	return table, nil
 }
 
+// joined reports whether the log may be wrong about columns that are NOT NULL, since it says of all that they are nullable: so do MariaDB, and MySQL
+// before 8, in a statement that changes a table which it joins as the optional side of an outer join.
+func (b *Builder) joined(t *event.Table) bool {
+	return (b.opt.MariaDB || !atLeast(b.opt.Version, 8, 0)) && !slices.ContainsFunc(t.Columns, func(c event.Column) bool { return !c.Nullable })
+}
+
 // live has the events of a table WITH SYSTEM VERSIONING show its present rows. That it is one says the history; where that does not know
 // the table, nothing is guessed of one that looks like it, since messages and their numbers depend on it (I5, I6).
-func (b *Builder) live(t *event.Table, n ddl.Name) error {
+func (b *Builder) live(t *event.Table, n ddl.Name, joined bool) error {
 	index := func(name string) int {
 		return slices.IndexFunc(t.Columns, func(c event.Column) bool {
-			return c.Name == name && !c.Nullable && (c.Type == event.TypeTimestamp2 || c.Type == event.TypeTimestamp)
+			return c.Name == name && (joined || !c.Nullable) && (c.Type == event.TypeTimestamp2 || c.Type == event.TypeTimestamp)
 		})
 	}
 	end := index("row_end")
@@ -214,7 +226,7 @@ func (b *Builder) live(t *event.Table, n ddl.Name) error {
 }
 
 // name gives the columns of a table the names that they had where the reader stands (I6).
-func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name) error {
+func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name, joined bool) error {
 	full := FullMetadata(b.opt.MariaDB, b.opt.Version)
 	const behind = " (rows logged before that cannot be read: then move the cursor behind them with: binlogmq cursor set)"
 	if b.opt.From == FromLog || b.opt.View == nil {
@@ -226,7 +238,7 @@ func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name) err
 		_, err := b.opt.View.resolve(n, remedy, func(d *ddl.Table) error {
 			trial := *table
 			trial.Columns = slices.Clone(table.Columns)
-			if err := b.adopt(&trial, cols, d, remedy); err != nil {
+			if err := b.adopt(&trial, cols, d, joined, remedy); err != nil {
 				return err
 			}
 			def = d
@@ -236,7 +248,7 @@ func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name) err
 			return err
 		}
 	}
-	return b.adopt(table, cols, def, "it was altered where the log does not show it (sql_log_bin=0, or statements that were skipped): if its present columns are those of these rows, "+
+	return b.adopt(table, cols, def, joined, "it was altered where the log does not show it (sql_log_bin=0, or statements that were skipped): if its present columns are those of these rows, "+
 		"have them looked up again with: binlogmq schema forget; to be safe from now on "+full)
 }
 
@@ -411,8 +423,8 @@ func (b *Builder) sequence(t *event.Table) bool {
 	})
 }
 
-// enrich adds what is known beyond the TABLE_MAP, a column at a time and only where name and type agree.
-func (b *Builder) enrich(t *event.Table, def *ddl.Table) {
+// enrich adds what is known beyond the TABLE_MAP, a column at a time and only where name and type agree. joined is as of [Builder.joined].
+func (b *Builder) enrich(t *event.Table, def *ddl.Table, joined bool) {
 	if def == nil {
 		return
 	}
@@ -424,14 +436,17 @@ func (b *Builder) enrich(t *event.Table, def *ddl.Table) {
 		c := &t.Columns[i]
 		k := byName[c.Name]
 		c.Hidden = c.Hidden && (k == nil || k.Hidden != "") // a user's own column may have such a name
-		if k == nil || k.Hidden != "" || disagree(c, k) != "" {
+		if k == nil || k.Hidden != "" || disagree(c, k, joined) != "" {
 			continue
 		}
-		b.apply(c, k)
+		b.apply(c, k, joined)
 	}
 }
 
-func (b *Builder) apply(c *event.Column, k *ddl.Column) {
+func (b *Builder) apply(c *event.Column, k *ddl.Column, joined bool) {
+	if joined && !k.AsLogged {
+		c.Nullable = k.Nullable
+	}
 	if b.opt.MariaDB && k.Virtual {
 		c.Virtual = event.VirtualLogged
 		if !atLeast(b.opt.Version, 10, 5) {
@@ -461,14 +476,14 @@ func (b *Builder) apply(c *event.Column, k *ddl.Column) {
 
 // adopt gives the columns the names of a definition, and whatever else the
 // TABLE_MAP lacks, if every column agrees (I6).
-func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, remedy string) error {
+func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, joined bool, remedy string) error {
 	info := def.Columns
 	if len(info) != len(t.Columns) {
 		return stop(fmt.Sprintf("the log shows %d columns, the known definition %d", len(t.Columns), len(info)), remedy, nil)
 	}
 	for i := range t.Columns {
 		c, k := &t.Columns[i], &info[i]
-		if why := disagree(c, k); why != "" {
+		if why := disagree(c, k, joined); why != "" {
 			return stop(fmt.Sprintf("column %d (%s %s in the known definition) is another one in the log: %s", i+1, k.Name, k.SQLType, why), remedy, nil)
 		}
 		c.Name = k.Name
@@ -490,7 +505,7 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, re
 			}
 			c.Members = k.Members
 		}
-		b.apply(c, k)
+		b.apply(c, k, joined)
 	}
 	if cols.Key == nil {
 		t.Key = nil
@@ -501,16 +516,20 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, re
 			}
 			t.Key = append(t.Key, i)
 		}
+		end := slices.IndexFunc(info, func(k ddl.Column) bool { return k.RowEnd })
+		if def.Versioned && end >= 0 && len(t.Key) > 0 && !slices.Contains(t.Key, end) {
+			t.Key = append(t.Key, end) // as the log's own key has it; statements do not say so
+		}
 	}
 	return nil
 }
 
-// disagree tells why a column of the log cannot be that of a definition; "" if it can.
-func disagree(c *event.Column, k *ddl.Column) string {
+// disagree tells why a column of the log cannot be that of a definition; "" if it can. Of a joined one the log does not say whether it is NOT NULL.
+func disagree(c *event.Column, k *ddl.Column, joined bool) string {
 	if k.Hidden != "" {
 		return "" // its type is that of an expression
 	}
-	if c.Nullable != k.Nullable && !k.AsLogged {
+	if c.Nullable != k.Nullable && !k.AsLogged && !joined {
 		return "one of them is NOT NULL"
 	}
 	is := func(names ...string) bool { return slices.Contains(names, k.DataType) }

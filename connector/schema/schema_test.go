@@ -256,6 +256,47 @@ func TestEnrichment(t *testing.T) {
 	}
 }
 
+// I6: in an outer join servers log every column as nullable; what is known of them holds, and they are the same columns.
+func TestOuterJoins(t *testing.T) {
+	full := []string{"\x02", "\x3f", "\x04", names("id", "u", "n"), "\x08", "\x00"}
+	known := []ddl.Column{
+		{Name: "id", DataType: "int", SQLType: "int", Key: 1},
+		{Name: "u", DataType: "uuid", SQLType: "uuid"},
+		{Name: "n", DataType: "int", SQLType: "int", Nullable: true},
+	}
+	for _, c := range []struct {
+		nullable string
+		full     bool
+		cols     []ddl.Column
+		want     string
+	}{
+		{"\x04", true, known, "id int not null, u uuid binary not null (uuid), n int key [0]"},
+		{"\x07", true, known, "id int not null, u uuid binary not null (uuid), n int key [0]"},
+		{"\x07", true, nil, "id int not null, u binary(16) binary, n int key [0]"},
+		{"\x07", false, known, "id int not null, u uuid binary not null (uuid), n int key [0]"},
+		{"\x06", false, known, "stop"},
+		{"\x00", false, known, "stop"},
+	} {
+		optional := full
+		if !c.full {
+			optional = nil
+		}
+		m := tableMap(t, "\x03\xfe\x03", "\xfe\x10", c.nullable, optional...)
+		src := &present{}
+		if c.cols == nil {
+			src.err = fmt.Errorf("x: %w", ErrNoTable)
+		}
+		table, err := New(Options{MariaDB: true, Version: "10.11.6-MariaDB", Charsets: charsets, View: knowing(src, true, c.cols)}).Table(m)
+		got := "stop"
+		if err == nil {
+			got = describe(table)
+		}
+		if got != c.want {
+			t.Errorf("%x, names %v:\n got %s\nwant %s (%v)", c.nullable, c.full, got, c.want, err)
+		}
+	}
+}
+
 // I6: the names of a definition are taken if every column agrees, else not one.
 func TestAdopt(t *testing.T) {
 	m := tableMap(t, "\x08\x0f\xfe\xf6", "\x14\x00\xf7\x01\x0a\x02", "\x0e")
