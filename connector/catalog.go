@@ -255,10 +255,13 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 		case "enum", "set":
 			c.Members = labels(&c)
 		}
-		t.Columns = append(t.Columns, c)
-		if r.text(i, 12) == "ROW START" {
+		switch r.text(i, 12) {
+		case "ROW START":
 			t.RowTimes = false // its columns are not those that versioning adds by itself
+		case "ROW END":
+			c.RowEnd = true
 		}
+		t.Columns = append(t.Columns, c)
 	}
 	if err := k.indexes(s, where, tables, memory); err != nil {
 		return err

@@ -815,7 +815,7 @@ func (e *editor) versioning() {
 // AddRowTimes adds the columns of MariaDB's system versioning, which the log has and information_schema has not.
 func (t *Table) AddRowTimes() {
 	for _, name := range []string{"row_start", "row_end"} {
-		t.Columns = append(t.Columns, Column{Name: name, DataType: "timestamp", SQLType: "timestamp(6)", Fraction: 6, Invisible: true})
+		t.Columns = append(t.Columns, Column{Name: name, DataType: "timestamp", SQLType: "timestamp(6)", Fraction: 6, Invisible: true, RowEnd: name == "row_end"})
 	}
 }
 

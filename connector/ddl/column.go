@@ -484,7 +484,8 @@ func (r *reader) attributes(d *definition) bool {
 
 // generated reads what follows AS.
 func (r *reader) generated(d *definition) bool {
-	if d.rowStart = r.p.word("ROW", "START"); d.rowStart || r.p.word("ROW", "END") {
+	d.rowStart, d.RowEnd = r.p.word("ROW", "START"), r.p.word("ROW", "END")
+	if d.rowStart || d.RowEnd {
 		d.Nullable, d.AsLogged = false, false
 		return true
 	}

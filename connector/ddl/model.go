@@ -71,6 +71,7 @@ type Column struct {
 	AsLogged  bool     `json:"as_logged,omitempty"` // whether it is nullable depends on what the statement does not tell: the log does
 	Invisible bool     `json:"invisible,omitempty"`
 	Virtual   bool     `json:"virtual,omitempty"` // computed whenever it is read
+	RowEnd    bool     `json:"row_end,omitempty"` // MariaDB: AS ROW END, which is the last part of every unique key
 	JSON      bool     `json:"json,omitempty"`    // MariaDB: a JSON column, which is a longtext with a check
 	Hidden    string   `json:"index,omitempty"`   // the index of which it is an expression: the log has such columns, information_schema has not
 	Key       int      `json:"key,omitempty"`     // position in the primary key, from 1; 0: no part of it

@@ -74,6 +74,30 @@ func TestSystemVersioning(t *testing.T) {
 	if table, err := raw.Table(m); err != nil || table.RowEnd != 0 || len(table.Key) != 2 {
 		t.Errorf("all versions: %+v, %v", table, err)
 	}
+	// Without names in the log: every unique key of a table WITH SYSTEM VERSIONING has the row's end, which no statement says.
+	nameless := tableMap(t, "\x03\x11\x11", "\x06\x06", "\x00")
+	for _, c := range []struct {
+		statement string
+		all       bool // versions
+		end, key  int
+	}{
+		{"create table t (id int not null, primary key (id)) with system versioning", false, 3, 1},
+		{"create table t (id int not null, primary key (id)) with system versioning", true, 0, 2},
+		{"create table t (id int not null) with system versioning", true, 0, 0},
+		{own, true, 0, 2},
+		{"create table t (id int primary key, a timestamp(6) generated always as row start, b timestamp(6) generated always as row end, " +
+			"period for system_time (a, b)) with system versioning", false, 0, 2},
+		{"create table t (id int not null, a timestamp(6) not null, b timestamp(6) not null, primary key (id))", false, 0, 1},
+	} {
+		b := New(Options{MariaDB: true, Version: "11.8.1-MariaDB", Charsets: charsets, AllVersions: c.all, View: knowing(&present{err: ErrNoTable}, true, nil)})
+		if err := b.Changed(said(200, c.statement)); err != nil {
+			t.Fatal(err)
+		}
+		table, err := b.Table(nameless)
+		if err != nil || table.RowEnd != c.end || len(table.Key) != c.key || c.key == 2 && table.Key[1] != 2 {
+			t.Errorf("%s: %+v, %v", c.statement, table, err)
+		}
+	}
 	_, err := b.Table(m)
 	var stop *binlog.StopError
 	if !errors.As(err, &stop) || !strings.Contains(stop.Remedy, "cursor set") {
