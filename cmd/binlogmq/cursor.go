@@ -18,7 +18,7 @@ import (
 
 func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) error {
 	if len(args) == 0 {
-		return usageError{fmt.Errorf("cursor: show, set, skip, new-life, export or import is needed\n%s", usage)}
+		return usageError{fmt.Errorf("cursor: show, set, skip, new-life, export, import or import-canal is needed\n%s", usage)}
 	}
 	switch args[0] {
 	case "show":
@@ -31,10 +31,12 @@ func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs i
 		return cursorExport(ctx, args[1:], out)
 	case "import":
 		return cursorImport(ctx, args[1:], in, out)
+	case "import-canal":
+		return cursorImportCanal(ctx, args[1:], in, out, errs)
 	case "new-life":
 		return cursorNewLife(ctx, args[1:], in, out)
 	}
-	return usageError{fmt.Errorf("cursor: unknown %q; show, set, skip, new-life, export or import is needed\n%s", args[0], usage)}
+	return usageError{fmt.Errorf("cursor: unknown %q; show, set, skip, new-life, export, import or import-canal is needed\n%s", args[0], usage)}
 }
 
 func cursorShow(ctx context.Context, args []string, out io.Writer) error {

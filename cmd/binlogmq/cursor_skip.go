@@ -13,6 +13,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
@@ -190,27 +191,9 @@ func readTo(ctx context.Context, d *config.Destination, history *schema.History,
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	read, stop := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { // the log may end without the transaction
-		t := time.NewTicker(skipPeriod)
-		defer t.Stop()
-		for ended := 0; ended < 2; { // what is read is handed on by then
-			select {
-			case <-read.Done():
-				return
-			case <-t.C:
-			}
-			st := src.Status()
-			if at := (event.Position{File: st.File, Offset: st.Offset, ServerUUID: st.ServerUUID}); at.Reached(&end) {
-				ended++
-			}
-		}
-		stop(errNotFound)
-	})
 	base, high = from.Ordinal, from.Ordinal
 	passed := from.Position.GTIDs.Clone()
-	err = src.Read(read, event.Cursor{Position: from.Position, Ordinal: from.Ordinal}, func(_ context.Context, events []*event.Event) error {
+	err = readUpTo(ctx, src, event.Cursor{Position: from.Position, Ordinal: from.Ordinal}, end, func(events []*event.Event) error {
 		for _, e := range events {
 			switch e.Kind {
 			case event.Rows:
@@ -230,18 +213,56 @@ func readTo(ctx context.Context, d *config.Destination, history *schema.History,
 		}
 		return nil
 	})
-	cause := context.Cause(read)
-	stop(nil)
-	watch.Wait()
 	switch {
 	case errors.Is(err, errFound):
 		return base, high, n, nil
 	case ctx.Err() != nil:
 		return 0, 0, 0, ctx.Err()
-	case errors.Is(err, errNotFound) || errors.Is(cause, errNotFound):
+	case errors.Is(err, errNotFound), errors.Is(err, errLogEnds):
 		return 0, 0, 0, fmt.Errorf("cursor skip: destination %s: %w (%s)", d.Name, errNotFound, gtid)
 	}
 	return base, high, 0, nil // with the error that the skip is for
+}
+
+// errLogEnds: all is read up to the end that was given.
+var errLogEnds = errors.New("the source's log ends")
+
+// readUpTo reads until put returns an error, which it returns then; until all before the end is handed on, which is errLogEnds; or until reading fails.
+func readUpTo(ctx context.Context, src *connector.Connector, from event.Cursor, end event.Position, put func([]*event.Event) error) error {
+	read, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var watch sync.WaitGroup
+	watch.Go(func() { // the log may end without what put looks for
+		t := time.NewTicker(skipPeriod)
+		defer t.Stop()
+		for ended := 0; ended < 2; { // what is read is handed on by then
+			select {
+			case <-read.Done():
+				return
+			case <-t.C:
+			}
+			st := src.Status()
+			if at := (event.Position{File: st.File, Offset: st.Offset, ServerUUID: st.ServerUUID}); at.Reached(&end) {
+				ended++
+			}
+		}
+		stop(errLogEnds)
+	})
+	var enough error
+	err := src.Read(read, from, func(_ context.Context, events []*event.Event) error {
+		enough = put(events)
+		return enough
+	})
+	ended := errors.Is(context.Cause(read), errLogEnds)
+	stop(nil)
+	watch.Wait()
+	switch {
+	case enough != nil:
+		return enough
+	case ended:
+		return errLogEnds
+	}
+	return err
 }
 
 const (

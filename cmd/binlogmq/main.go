@@ -45,6 +45,8 @@ const usage = `usage: binlogmq COMMAND
                                    write cursors, states and lives as JSON
   cursor import -c FILE --from EXPORT [--destination D] [--yes]
                                    put exported cursors into this configuration's store
+  cursor import-canal -c FILE [--destination D] [--from META.DAT | --zookeeper HOST:PORT,...] [--canal-destination D] [--clients ID,...] [--sink S] [--yes]
+                                   let the clients of a Canal, or a sink in the place of one, go on where it has left them
   schema show -c FILE              show what is known of the tables' definitions
   schema forget -c FILE [--destination D] [--table SCHEMA.TABLE] [--yes]
                                    have definitions looked up again, after alterations that the log does not hold

@@ -224,6 +224,17 @@ func TestCanalsNodes(t *testing.T) {
 	a := begin(t, o("a", "10.0.0.1:11111"))
 	await(t, "the first owner", func() bool { return len(a.has()) == 1 })
 	client := meta.Identity{Destination: "shop", Client: "1001"}
+	// The client cannot begin anew as if there had been no Canal (I3), where the program serves Canal's clients. Others can.
+	if _, err := a.Load(t.Context(), client); err == nil || errors.Is(err, meta.ErrNotFound) || !strings.Contains(err.Error(), "import-canal") {
+		t.Errorf("a client of which Canal has left a cursor: %v", err)
+	}
+	if _, err := a.Load(t.Context(), meta.Identity{Destination: "shop", Client: "1002"}); !errors.Is(err, meta.ErrNotFound) {
+		t.Errorf("another client: %v", err)
+	}
+	all, by, err := a.CanalClients(t.Context(), canal, "shop")
+	if err != nil || by != `"canal:11111"` || len(all) != 1 || all[0].ID != 1001 || all[0].Cursor.File != "mysql-bin.000023" || all[0].Cursor.Offset != 43893 || all[0].Cursor.ServerID != 1 {
+		t.Errorf("what Canal has left: %+v, served at %s (%v)", all, by, err)
+	}
 	r := record(7, 0)
 	r.Filter = `shop\.item`
 	if err := a.Save(t.Context(), client, r); err != nil {
@@ -291,8 +302,14 @@ func TestCanalsNodes(t *testing.T) {
 	await(t, "the release", func() bool { return len(a.has()) == 0 })
 	await(t, "the only owner again", func() bool { return len(a.has()) == 1 && says("10.0.0.1:11111")() })
 
+	if _, err := a.Load(t.Context(), client); err != nil { // its nodes are ours by now
+		t.Error(err)
+	}
 	if err := a.Delete(t.Context(), client); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := a.Load(t.Context(), client); !errors.Is(err, meta.ErrNotFound) {
+		t.Errorf("a client that has unsubscribed: %v", err)
 	}
 	await(t, "the end of the client", func() bool {
 		there, _, err := c.Exists(canalzk.Client(canal, "shop", 1001))

@@ -371,7 +371,8 @@ func (s *Store) get(ctx context.Context, at string) (node, error) {
 }
 
 // Load implements meta.Store. It waits while ZooKeeper is away. For the destination's owner it is what was saved
-// last; others may see what was saved a moment before.
+// last; others may see what was saved a moment before. That nothing is saved of a client of which a Canal has left a cursor is an error of its own,
+// where Canal's nodes are kept.
 func (s *Store) Load(ctx context.Context, id meta.Identity) (*meta.Record, error) {
 	at, err := s.record(id)
 	if err != nil {
@@ -383,6 +384,11 @@ func (s *Store) Load(ctx context.Context, id meta.Identity) (*meta.Record, error
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
+		if s.canal != nil {
+			if err := s.retry(ctx, func() error { return s.canal.left(ctx, id) }); err != nil {
+				return nil, err
+			}
+		}
 		return nil, fmt.Errorf("%s: %w", id, meta.ErrNotFound)
 	}
 	if err != nil {
