@@ -85,6 +85,12 @@ func (f *fileTarget) sink() string { return fmt.Sprintf("file: { path: %q, sync:
 
 func (f *fileTarget) read(t testing.TB, table string) []workload.Message {
 	t.Helper()
+	return f.lines(t, func(topic string) bool { return strings.HasSuffix(topic, "."+table) })
+}
+
+// lines returns the messages of the topics that are wanted, in the order of the file.
+func (f *fileTarget) lines(t testing.TB, wanted func(topic string) bool) []workload.Message {
+	t.Helper()
 	in, err := os.Open(f.path)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +109,7 @@ func (f *fileTarget) read(t testing.TB, table string) []workload.Message {
 		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
 			t.Fatalf("%v in line %s", err, s.Bytes())
 		}
-		if strings.HasSuffix(l.Topic, "."+table) {
+		if wanted(l.Topic) {
 			msgs = append(msgs, workload.Message{Topic: l.Topic, Key: l.Key, Value: l.Value, Headers: l.Headers})
 		}
 	}
