@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -56,7 +57,7 @@ type Connector interface {
 	// Get is GetWithoutAck and Ack in one.
 	Get(ctx context.Context, size int, wait Wait) (*Message, error)
 
-	// Ack acknowledges a batch, which must be the oldest that is unacknowledged.
+	// Ack acknowledges a batch, which must be the oldest that is unacknowledged. Of NoBatch there is nothing to acknowledge, and it is no error.
 	Ack(ctx context.Context, id int64) error
 
 	// Rollback forgets all unacknowledged batches; they are handed out again under new ids.
@@ -64,6 +65,26 @@ type Connector interface {
 
 	// RollbackTo forgets the batch and all later ones; earlier ones stay unacknowledged.
 	RollbackTo(ctx context.Context, id int64) error
+
+	// List returns the ids of the batches that this connector has got and not acknowledged, oldest first.
+	List(ctx context.Context) ([]int64, error)
+}
+
+// outstanding are the ids of batches that are not acknowledged. They rise.
+type outstanding []int64
+
+func (o *outstanding) add(m *Message) {
+	if m.ID != NoBatch {
+		*o = append(*o, m.ID)
+	}
+}
+
+func (o *outstanding) acknowledged(id int64) {
+	*o = slices.DeleteFunc(*o, func(x int64) bool { return x == id })
+}
+
+func (o *outstanding) rolledBack(from int64) {
+	*o = slices.DeleteFunc(*o, func(x int64) bool { return x >= from })
 }
 
 // getAndAck is Get by means of the other calls.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,12 +53,11 @@ type ClusterOptions struct {
 // a session, with its goroutines, is held.
 type Cluster struct {
 	o      ClusterOptions
-	tcp    *TCP           // nil: not connected
-	filter *string        // of the last Subscribe
-	open   map[int64]bool // unacknowledged batches of this connection
-	next   int            // of Addresses
-	seat   *seat          // nil without ZooKeeper
-	begun  bool           // Connect has been called
+	tcp    *TCP    // nil: not connected
+	filter *string // of the last Subscribe
+	next   int     // of Addresses
+	seat   *seat   // nil without ZooKeeper
+	begun  bool    // Connect has been called
 }
 
 var _ Connector = (*Cluster)(nil)
@@ -108,13 +108,15 @@ func (c *Cluster) drop() {
 		c.tcp.drop()
 		c.tcp = nil
 	}
-	c.open = map[int64]bool{}
 }
 
 // do makes a call, again on a new connection if need be.
 func (c *Cluster) do(ctx context.Context, f func(*TCP) error) error {
 	if !c.begun {
 		return ErrNotConnected
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	for try := 1; ; try++ {
 		err := c.ready(ctx)
@@ -226,7 +228,6 @@ func (c *Cluster) Unsubscribe(ctx context.Context) error {
 	err := c.do(ctx, func(t *TCP) error { return t.Unsubscribe(ctx) })
 	if err == nil {
 		c.filter = nil
-		clear(c.open)
 	}
 	return err
 }
@@ -237,9 +238,6 @@ func (c *Cluster) GetWithoutAck(ctx context.Context, size int, wait Wait) (m *Me
 		m, err = t.GetWithoutAck(ctx, size, wait)
 		return err
 	})
-	if err == nil && m.ID != NoBatch {
-		c.open[m.ID] = true
-	}
 	return m, err
 }
 
@@ -251,7 +249,7 @@ func (c *Cluster) Get(ctx context.Context, size int, wait Wait) (*Message, error
 // once makes a call about a batch, which is worth nothing on another connection.
 func (c *Cluster) once(ctx context.Context, id int64, f func(*TCP) error) error {
 	return c.do(ctx, func(t *TCP) error {
-		if !c.open[id] {
+		if !slices.Contains(t.open, id) {
 			return fmt.Errorf("%w: %d", ErrRolledBack, id)
 		}
 		return f(t)
@@ -263,33 +261,28 @@ func (c *Cluster) Ack(ctx context.Context, id int64) error {
 	if id == NoBatch {
 		return nil
 	}
-	err := c.once(ctx, id, func(t *TCP) error { return t.Ack(ctx, id) })
-	if err == nil {
-		delete(c.open, id)
-	}
-	return err
+	return c.once(ctx, id, func(t *TCP) error { return t.Ack(ctx, id) })
 }
 
 // Rollback implements [Connector].
 func (c *Cluster) Rollback(ctx context.Context) error {
-	err := c.do(ctx, func(t *TCP) error { return t.Rollback(ctx) })
-	if err == nil {
-		clear(c.open)
-	}
-	return err
+	return c.do(ctx, func(t *TCP) error { return t.Rollback(ctx) })
 }
 
 // RollbackTo implements [Connector]. It fails with [ErrRolledBack] when the batch's connection is lost.
 func (c *Cluster) RollbackTo(ctx context.Context, id int64) error {
-	err := c.once(ctx, id, func(t *TCP) error { return t.RollbackTo(ctx, id) })
-	if err == nil {
-		for b := range c.open {
-			if b >= id {
-				delete(c.open, b)
-			}
-		}
+	return c.once(ctx, id, func(t *TCP) error { return t.RollbackTo(ctx, id) })
+}
+
+// List implements [Connector].
+func (c *Cluster) List(ctx context.Context) ([]int64, error) {
+	switch {
+	case !c.begun:
+		return nil, ErrNotConnected
+	case c.tcp == nil || c.tcp.n == nil: // what was is rolled back
+		return nil, nil
 	}
-	return err
+	return c.tcp.List(ctx)
 }
 
 // seat is the right to work as the client, kept in ZooKeeper, and where the server is looked up.

@@ -16,10 +16,10 @@ import (
 	"github.com/binlogmq/binlogmq/server/canaltcp"
 )
 
-// source is a log of n transactions of one row each.
+// source is a log of n transactions of one row each, every second one of the table other if there is one.
 type source struct {
-	table *event.Table
-	n     int64
+	table, other *event.Table
+	n            int64
 }
 
 func (s *source) Start(context.Context) (event.Cursor, error) {
@@ -31,7 +31,11 @@ func (s *source) Read(ctx context.Context, from event.Cursor, put func(context.C
 		txn := *codectest.Txn
 		txn.GTID.Seq = uint64(n + 1)
 		at := uint64(100 * (n + 1))
-		row := codectest.Event(s.table, nil, []codectest.Cell{codectest.V(codectest.Le(n+1, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null})
+		table := s.table
+		if s.other != nil && n%2 == 1 {
+			table = s.other
+		}
+		row := codectest.Event(table, nil, []codectest.Cell{codectest.V(codectest.Le(n+1, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null})
 		row.Ordinal, row.Txn, row.File, row.Start, row.Next, row.Size, row.Last = 2*n+1, &txn, "f", at+10, at+20, 500, true
 		if err := put(ctx, []*event.Event{
 			{Kind: event.Begin, Txn: &txn, File: "f", Start: at, Next: at + 10, Size: 100}, row,

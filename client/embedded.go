@@ -53,6 +53,14 @@ func (c *Embedded) Disconnect(ctx context.Context) error {
 	return unlessNotSubscribed(c.s.Disconnect(ctx, c.id))
 }
 
+// ready says whether a call can be made.
+func (c *Embedded) ready(ctx context.Context) error {
+	if !c.connected {
+		return ErrNotConnected
+	}
+	return ctx.Err()
+}
+
 func unlessNotSubscribed(err error) error {
 	if errors.Is(err, server.ErrNotSubscribed) {
 		return nil
@@ -62,8 +70,8 @@ func unlessNotSubscribed(err error) error {
 
 // Subscribe implements [Connector].
 func (c *Embedded) Subscribe(ctx context.Context, filter string) error {
-	if !c.connected {
-		return ErrNotConnected
+	if err := c.ready(ctx); err != nil {
+		return err
 	}
 	f, err := canalfilter.New(filter)
 	if err != nil {
@@ -78,8 +86,8 @@ func (c *Embedded) Subscribe(ctx context.Context, filter string) error {
 
 // Unsubscribe implements [Connector].
 func (c *Embedded) Unsubscribe(ctx context.Context) error {
-	if !c.connected {
-		return ErrNotConnected
+	if err := c.ready(ctx); err != nil {
+		return err
 	}
 	c.filter = nil
 	return unlessNotSubscribed(c.s.Unsubscribe(ctx, c.id))
@@ -87,8 +95,8 @@ func (c *Embedded) Unsubscribe(ctx context.Context) error {
 
 // GetWithoutAck implements [Connector]; size counts KiB.
 func (c *Embedded) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Message, error) {
-	if !c.connected {
-		return nil, ErrNotConnected
+	if err := c.ready(ctx); err != nil {
+		return nil, err
 	}
 	w := server.NoWait
 	switch {
@@ -120,24 +128,36 @@ func (c *Embedded) Get(ctx context.Context, size int, wait Wait) (*Message, erro
 
 // Ack implements [Connector].
 func (c *Embedded) Ack(ctx context.Context, id int64) error {
-	if !c.connected {
-		return ErrNotConnected
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	if id == NoBatch {
+		return nil
 	}
 	return c.s.Ack(ctx, c.id, id, nil)
 }
 
 // Rollback implements [Connector].
 func (c *Embedded) Rollback(ctx context.Context) error {
-	if !c.connected {
-		return ErrNotConnected
+	if err := c.ready(ctx); err != nil {
+		return err
 	}
 	return unlessNotSubscribed(c.s.Rollback(ctx, c.id))
 }
 
 // RollbackTo implements [Connector].
 func (c *Embedded) RollbackTo(ctx context.Context, id int64) error {
-	if !c.connected {
-		return ErrNotConnected
+	if err := c.ready(ctx); err != nil {
+		return err
 	}
 	return c.s.RollbackTo(ctx, c.id, id)
+}
+
+// List implements [Connector].
+func (c *Embedded) List(ctx context.Context) ([]int64, error) {
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := c.s.ListBatchIDs(ctx, c.id)
+	return ids, unlessNotSubscribed(err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,6 +37,7 @@ type TCP struct {
 	client string
 	n      net.Conn
 	filter *string // of the last Subscribe
+	open   outstanding
 }
 
 var _ Connector = (*TCP)(nil)
@@ -131,6 +133,9 @@ func (c *TCP) send(ctx context.Context, typ int, body []byte) error {
 	if c.n == nil {
 		return ErrNotConnected
 	}
+	if err := ctx.Err(); err != nil { // nothing is on its way: the connection is as good as before
+		return err
+	}
 	_ = c.n.SetWriteDeadline(time.Now().Add(c.o.Timeout))
 	_, err := c.n.Write(canalwire.AppendPacket(nil, typ, false, body))
 	return c.lost(ctx, err)
@@ -153,6 +158,7 @@ func (c *TCP) drop() {
 		_ = c.n.Close()
 		c.n = nil
 	}
+	c.open = nil
 }
 
 // call sends a request, unless typ is 0, and returns the answer, for which it waits by wait longer than for others;
@@ -160,6 +166,9 @@ func (c *TCP) drop() {
 func (c *TCP) call(ctx context.Context, typ int, wait time.Duration, body []byte) (int, []byte, error) {
 	if c.n == nil {
 		return 0, nil, ErrNotConnected
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, nil, err
 	}
 	n := c.n
 	stop := context.AfterFunc(ctx, func() { _ = n.Close() })
@@ -248,7 +257,7 @@ func (c *TCP) Unsubscribe(ctx context.Context) error {
 	if err := c.simple(ctx, canalwire.Unsubscription, c.identity()); err != nil {
 		return err
 	}
-	c.filter = nil
+	c.filter, c.open = nil, nil
 	return nil
 }
 
@@ -291,6 +300,7 @@ func (c *TCP) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Message,
 	}); err != nil {
 		return nil, c.lost(ctx, err)
 	}
+	c.open.add(m)
 	return m, nil
 }
 
@@ -302,15 +312,35 @@ func (c *TCP) Get(ctx context.Context, size int, wait Wait) (*Message, error) {
 // Ack implements [Connector]. The protocol has no answer to it: a batch that cannot be acknowledged
 // shows as a lost connection with the next call.
 func (c *TCP) Ack(ctx context.Context, id int64) error {
-	return c.send(ctx, canalwire.ClientAck, appendNumber(c.identity(), 3, id))
+	err := c.send(ctx, canalwire.ClientAck, appendNumber(c.identity(), 3, id))
+	if err == nil {
+		c.open.acknowledged(id)
+	}
+	return err
 }
 
 // Rollback implements [Connector]; as to its answer, see Ack.
 func (c *TCP) Rollback(ctx context.Context) error {
-	return c.send(ctx, canalwire.ClientRollback, appendNumber(c.identity(), 3, 0))
+	err := c.send(ctx, canalwire.ClientRollback, appendNumber(c.identity(), 3, 0))
+	if err == nil {
+		c.open = nil
+	}
+	return err
 }
 
 // RollbackTo implements [Connector]; as to its answer, see Ack.
 func (c *TCP) RollbackTo(ctx context.Context, id int64) error {
-	return c.send(ctx, canalwire.ClientRollback, appendNumber(c.identity(), 3, id))
+	err := c.send(ctx, canalwire.ClientRollback, appendNumber(c.identity(), 3, id))
+	if err == nil {
+		c.open.rolledBack(id)
+	}
+	return err
+}
+
+// List implements [Connector].
+func (c *TCP) List(context.Context) ([]int64, error) {
+	if c.n == nil {
+		return nil, ErrNotConnected
+	}
+	return slices.Clone(c.open), nil
 }
