@@ -455,27 +455,33 @@ func TestStopSendsWhatComesBeforeI3(t *testing.T) {
 
 // TestOutageI9: while the broker is away nothing is lost, the window stays in its bounds, and it goes on by itself.
 func TestOutageI9(t *testing.T) {
-	rng := rand.New(rand.NewPCG(6, 6))
-	h := randomHistory(t, rng, 300)
-	s := newFaultSink(1, 0)
-	s.limit = 20
-	s.set(func() { s.stalled = true })
-	r := start(t, h, &meta.Memory{}, s, 0, func(o *Options) { o.WindowBytes = 100 << 10; o.WindowBatches = 1 << 20 })
-	until(t, func() bool { return s.Status().InFlight == 20 }, func() string { return "sink full" })
-	for range 50 {
-		if st := r.bridge.Status(); st.Window > 300<<10 || st.Acked != 0 || st.State != Running {
-			t.Fatalf("status %+v", st)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	s.set(func() { s.stalled = false })
-	r.wait(h.ord)
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
-	checkLog(t, h, s, 3)
-	if err := s.Close(context.Background()); err != nil {
-		t.Error(err)
+	for name, bound := range map[string]struct{ batches, bytes, most int }{"batches": {4, 1 << 30, 4}, "bytes": {1 << 20, 1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(6, 6))
+			h := randomHistory(t, rng, 120)
+			s := newFaultSink(1, 0)
+			s.limit = 1
+			s.set(func() { s.stalled = true })
+			r := start(t, h, &meta.Memory{}, s, 0, func(o *Options) {
+				o.WindowBatches, o.WindowBytes, o.BatchEvents = bound.batches, int64(bound.bytes), 7
+			})
+			until(t, func() bool { return s.Status().InFlight == 1 }, func() string { return "sink full" })
+			for range 50 {
+				if st := r.bridge.Status(); st.Batches > bound.most || st.Acked != 0 || st.State != Running {
+					t.Fatalf("status %+v", st)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			s.set(func() { s.stalled = false })
+			r.wait(h.ord)
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+			checkLog(t, h, s, 3)
+			if err := s.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
