@@ -111,7 +111,7 @@ func (c *Codec) newPlan(t *event.Table) (*plan, int) {
 			weight += 3 * len(out.field)
 		}
 	}
-	full := c.name + "." + t.Schema + "." + t.Name
+	full := schemaName(c.name + "." + t.Schema + "." + t.Name)
 	if c.schemas {
 		p.schema = append(p.schema, `{"schema":`+structOf...)
 		for _, image := range []string{"before", "after"} {
@@ -134,6 +134,22 @@ func (c *Codec) newPlan(t *event.Table) (*plan, int) {
 	p.db = append(quoted([]byte(`,"snapshot":"false","db":`), t.Schema), `,"sequence":null,"ts_us":`...)
 	p.table = append(quoted([]byte(`,"table":`), t.Name), `,"server_id":`...)
 	return p, weight + len(p.schema) + len(p.rest) + len(p.keyTail) + len(p.db) + len(p.table)
+}
+
+// schemaName replaces what Kafka does not take in a topic's name, as Debezium does, which names schemas after topics: each UTF-16 unit by "_".
+func schemaName(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			b.WriteByte(byte(r))
+		case r > 0xffff:
+			b.WriteString("__")
+		default:
+			b.WriteByte('_')
+		}
+	}
+	return b.String()
 }
 
 // fieldSchema is a field's schema: its type, and what follows optional.

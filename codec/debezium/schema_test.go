@@ -249,3 +249,12 @@ func opts(t testing.TB) *event.Table {
 	add("nc", codectest.TypeString, 12, charset("utf8mb3"))
 	return codectest.Compile(t, tab)
 }
+
+// Debezium names schemas after topics.
+func TestSchemaNames(t *testing.T) {
+	for in, want := range map[string]string{"p.shop.Item_2-x": "p.shop.Item_2-x", "p.a b.t$1": "p.a_b.t_1", "p.é.😀": "p._.__"} {
+		if got := schemaName(in); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+}

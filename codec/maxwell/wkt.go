@@ -91,7 +91,7 @@ func (w *wkb) coordinate(dst []byte) []byte {
 		w.fail()
 		return dst
 	}
-	return strconv.AppendFloat(dst, f, 'g', -1, 64)
+	return strconv.AppendFloat(dst, f, 'f', -1, 64) // as JTS, which Maxwell writes with: never an exponent
 }
 
 func (w *wkb) point(dst []byte) []byte {

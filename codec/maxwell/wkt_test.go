@@ -35,11 +35,12 @@ func TestWKT(t *testing.T) {
 	line := wkbOf(false, wkbLineString, 2, 0., 0., 1.5, -1.)
 	polygon := wkbOf(false, wkbPolygon, 2, 4, 0., 0., 4., 0., 4., 4., 0., 0., 4, 1., 1., 2., 1., 2., 2., 1., 1.)
 	for want, b := range map[string][]byte{
-		"POINT (1 2)":                  point(1, 2),
-		"POINT (-0.5 1e+300)":          wkbOf(true, wkbPoint, -0.5, 1e300),
-		"POINT (12.345678901234567 0)": point(12.345678901234567, 0),
-		"LINESTRING (0 0, 1.5 -1)":     line,
-		"LINESTRING EMPTY":             wkbOf(false, wkbLineString, 0),
+		"POINT (1 2)":                                                 point(1, 2),
+		"POINT (-0.5 1000000000000000000000)":                         wkbOf(true, wkbPoint, -0.5, 1e21),
+		"POINT (0.00000015 1113194.9079327357)":                       point(1.5e-7, 1113194.9079327357),
+		"POINT (12.345678901234567 0)":                                point(12.345678901234567, 0),
+		"LINESTRING (0 0, 1.5 -1)":                                    line,
+		"LINESTRING EMPTY":                                            wkbOf(false, wkbLineString, 0),
 		"POLYGON ((0 0, 4 0, 4 4, 0 0), (1 1, 2 1, 2 2, 1 1))":        polygon,
 		"MULTIPOINT ((1 2), (3 4))":                                   wkbOf(false, wkbMultiPoint, 2, point(1, 2), point(3, 4)),
 		"MULTILINESTRING ((0 0, 1.5 -1), (0 0, 1.5 -1))":              wkbOf(false, wkbMultiLineString, 2, line, line),
