@@ -621,8 +621,14 @@ func BenchmarkManyLanes(b *testing.B) {
 		partitions = n
 	}
 	k := testenv.NewKafka(b, 1, "log.index.size.max.bytes=4096")
-	topic := k.Topic(partitions)
 	ctx := ctxFor(b, 30*time.Minute)
+	const atOnce = 5000 // the controller makes no more than 10,000 records of a request
+	topic := k.Topic(min(partitions, atOnce))
+	for made := atOnce; made < partitions; made += atOnce {
+		if _, err := k.Admin().CreatePartitions(ctx, min(atOnce, partitions-made), topic); err != nil {
+			b.Fatal(err)
+		}
+	}
 	var state []byte
 	start := func(what string, first int) {
 		var before, after runtime.MemStats

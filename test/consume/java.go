@@ -148,5 +148,6 @@ func byJava(t testing.TB, library, program string, args []string) Lanes {
 	if err != nil {
 		t.Fatalf("%s: %v\n%.4000s", program, err, &errs)
 	}
+	t.Logf("%s: %d messages for %.1f s of CPU", program, lanes.Messages(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	return lanes
 }
