@@ -5,7 +5,7 @@
 // starts one, under a file lock, and later users find it running. They live below .testenv in the
 // repository, or in $BINLOGMQ_TESTENV_DIR, until "testenv/servers.sh down" ends them; make test does
 // that. A test on a shared server takes names of its own from [Name] and never stops the server nor changes
-// its global settings. NewMySQL, NewKafka, NewPulsar and NewZooKeeper start one for a single test, with settings of its
+// its global settings. NewMySQL, NewKafka, NewPulsar, NewPulsarCluster and NewZooKeeper start one for a single test, with settings of its
 // own; it may be killed, paused and restarted, and is wiped when the test ends.
 //
 // Environment variables point at servers that somebody already runs, in place of the shared ones:
