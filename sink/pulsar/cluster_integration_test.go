@@ -117,6 +117,7 @@ func (m mover) unload(t testing.TB, topic string, to int) {
 // TestMovingTopics proves I1, I4, I5 and I7 on a cluster of two brokers: topics are found through either of them,
 // are moved and unloaded while messages come, and lose their broker to a SIGKILL; so do those who send. 0 lost, 0 doubled, 0 reordered.
 func TestMovingTopics(t *testing.T) {
+	t.Parallel()
 	rounds, seed := 5, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv(killsVariable)); err == nil {
 		rounds = n
