@@ -603,6 +603,7 @@ type editor struct {
 	period   []string // columns of MariaDB's PERIOD FOR
 
 	open   bool // table and hidden are apart
+	gipk   bool // its first column is the primary key that MySQL made for it, which stays the first
 	hidden []Column
 	fresh  []definition // new and changed columns, in the order of the clauses
 	old    []string     // the column that each of fresh takes the place of; "" for new ones
@@ -633,6 +634,12 @@ func (e *editor) begin() {
 		}
 	}
 	e.table.Columns = kept
+	e.gipk = !e.a.srv.MariaDB && e.a.srv.Version >= 80030 && len(kept) > 0 && generatedKey(&kept[0]) && len(e.key0()) == 1
+}
+
+// generatedKey reports whether a first column is the generated invisible primary key of a table that has no other.
+func generatedKey(c *Column) bool {
+	return strings.EqualFold(c.Name, "my_row_id") && c.SQLType == "bigint unsigned" && c.Invisible && c.Key == 1
 }
 
 // element reads one element of CREATE TABLE or of ADD (...).
@@ -1141,6 +1148,10 @@ func (e *editor) finish() bool {
 		default:
 			list = append(list, d.Column)
 		}
+	}
+	if at := slices.IndexFunc(list, func(c Column) bool { return e.gipk && strings.EqualFold(c.Name, t.Columns[0].Name) }); at > 0 {
+		own := list[at]
+		list = slices.Insert(slices.Delete(list, at, at+1), 0, own)
 	}
 	if t.RowTimes && len(tail) == 0 && !slices.ContainsFunc(list, func(c Column) bool { return c.Name == "row_start" }) {
 		var own Table
