@@ -18,6 +18,46 @@ import (
 	"github.com/binlogmq/binlogmq/meta"
 )
 
+// zkConn is a connection of the test's own.
+func zkConn(t *testing.T, servers []string) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLog{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// enlist puts a server on the list of those that may serve the destination.
+func enlist(t *testing.T, conn *zk.Conn, root, address string) {
+	t.Helper()
+	list := canalzk.DestinationCluster(root, "shop")
+	for i := 1; i <= len(list); i++ {
+		if i == len(list) || list[i] == '/' {
+			if _, err := conn.Create(list[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := conn.Create(list+"/"+address, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestContractByZooKeeper: a client that looks its server up keeps the contract, too.
+func TestContractByZooKeeper(t *testing.T) {
+	t.Parallel()
+	servers := testenv.ZooKeeper(t).Servers
+	conn := zkConn(t, servers)
+	contract(t, kind{"by ZooKeeper", func(n *node) Connector {
+		root := fmt.Sprintf("/binlogmq-test-contract-%d", time.Now().UnixNano())
+		enlist(n.t, conn, root, n.address)
+		o := ClusterOptions{TCPOptions: address(n), ZooKeeper: servers, Root: root, SessionTimeout: 10 * time.Second, RetryInterval: time.Millisecond}
+		return opened[*Cluster](n.t)(NewCluster(o))
+	}, true})
+}
+
 // TestOneWorksAsTheClient: of the processes with one client id one works, found by Canal's nodes; another takes its place 5 s after it
 // has gone, or at an operator's order.
 func TestOneWorksAsTheClient(t *testing.T) {
@@ -25,11 +65,7 @@ func TestOneWorksAsTheClient(t *testing.T) {
 	n := newNode(t, &meta.Memory{}, &source{table: codectest.Shop(t), n: 3})
 	n.serve()
 	servers := testenv.ZooKeeper(t).Servers
-	conn, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLog{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := zkConn(t, servers)
 	root := fmt.Sprintf("/binlogmq-test-client-%d", time.Now().UnixNano())
 	running := canalzk.ClientRunning(root, "shop", DefaultClientID)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -61,23 +97,13 @@ func TestOneWorksAsTheClient(t *testing.T) {
 	}
 	a, b := open(), open()
 	short, stop := context.WithTimeout(ctx, 300*time.Millisecond)
-	err = a.Connect(short)
+	err := a.Connect(short)
 	stop()
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("connected without a server: %v", err)
 	}
 	// The server is on the list, and later runs.
-	list := canalzk.DestinationCluster(root, "shop")
-	for i := 1; i <= len(list); i++ {
-		if i == len(list) || list[i] == '/' {
-			if _, err := conn.Create(list[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				t.Fatal(err)
-			}
-		}
-	}
-	if _, err := conn.Create(list+"/"+n.address, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	enlist(t, conn, root, n.address)
 	if err := errors.Join(a.Connect(ctx), a.Subscribe(ctx, "")); err != nil {
 		t.Fatal(err)
 	}

@@ -287,6 +287,11 @@ func count(ctx context.Context, src *connector.Connector, places []*place) error
 			return err
 		}
 	}
+	return number(places, counted)
+}
+
+// number gives places that have been counted their ordinals. All that are known must agree about where the counting began.
+func number(places []*place, counted []int64) error {
 	shift, fixed := int64(0), (*place)(nil)
 	for i, p := range places {
 		if !p.known {
