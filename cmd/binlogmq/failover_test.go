@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -248,9 +249,25 @@ func TestStandings(t *testing.T) {
 		}
 	}
 	save(client, c)
-	d := &destination{cfg: &config.Destination{Name: "shop", Tables: []string{"a.*"}}}
-	d.sinks = []*sinkPart{{cfg: &config.Sink{Name: "out"}, client: srv.Client(out)}}
+	cfg, err := config.Parse([]byte(`destinations: [{name: shop, source: {address: "h:1", user: u}, tables: ["a.*"], sinks: [{name: out, file: {path: "`+t.TempDir()+`/out"}}]}]`), os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &destination{cfg: &cfg.Destinations[0]}
 	p := silent(store)
+	part := &sinkPart{cfg: &d.cfg.Sinks[0], client: srv.Client(out)}
+	if part.sink, err = newSink("test", "shop", part.cfg, nil, p.log); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = part.sink.Close(ctx) }()
+	o, err := bridgeOptions(d.cfg, part.cfg, part.client, part.sink, 0, p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if part.bridge, err = bridge.New(o); err != nil {
+		t.Fatal(err)
+	}
+	d.sinks = []*sinkPart{part}
 	gather := func() ([]*standing, error) {
 		all, err := p.standings(ctx, d)
 		if err != nil {
