@@ -213,7 +213,7 @@ cluster() { # BROKERS ZOOKEEPER DIR [KEY=VALUE...]
   shift 3
   mkdir -p "$dir" && dir=$(cd "$dir" && pwd -P)
   fetch
-  [ ! -f "$dir/cluster" ] || die "$dir has a cluster already"
+  [ ! -f "$dir/brokers" ] || die "$dir has a cluster already"
   for ((n = 1; n <= brokers; n++)); do
     mkdir -p "$dir/$n"
     port=$(free_port) http=$(free_port)
@@ -222,7 +222,7 @@ cluster() { # BROKERS ZOOKEEPER DIR [KEY=VALUE...]
       metadataStoreSessionTimeoutMillis=10000 loadBalancerSheddingEnabled=false loadBalancerAutoBundleSplitEnabled=false \
       "$@" >"$dir/$n/start.args"
   done
-  echo "$brokers" >"$dir/cluster"
+  echo "$brokers" >"$dir/brokers"
   begin=$(now_ms)
   setup "$zookeeper" "$http" "$port" "$dir"
   mkdir -p "$dir/bookie"
@@ -390,7 +390,7 @@ case $command in
 esac
 [ -d "$1" ] || exit 0
 dir=$(cd "$1" && pwd -P) && shift
-if [ "$command" = wipe ] && [ -f "$dir/cluster" ]; then
+if [ "$command" = wipe ] && [ -f "$dir/brokers" ]; then
   wipe_cluster "$dir"
   exit
 fi

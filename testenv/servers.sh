@@ -19,7 +19,7 @@ STATE=${BINLOGMQ_TESTENV_DIR:-${here%/*}/.testenv}
 script_of() { # DIR
   if [ -f "$1/my.cnf" ]; then echo mysql.sh
   elif [ -f "$1/cluster" ]; then echo kafka.sh
-  elif [ -f "$1/standalone.conf" ]; then echo pulsar.sh
+  elif [ -f "$1/start.args" ] || [ -f "$1/brokers" ]; then echo pulsar.sh
   elif [ -f "$1/ports" ]; then echo zookeeper.sh; fi
 }
 
