@@ -157,7 +157,7 @@ func readCanal(ctx context.Context, cfg *config.Config, destination, from, serve
 			store = opened.(*zookeeper.Store)
 		}
 	default:
-		return nil, "", errors.New("where Canal kept its cursors is needed: --from conf/DESTINATION/meta.dat, or --zookeeper HOST:PORT,...")
+		return nil, "", errors.New("--zookeeper HOST:PORT,... or --from conf/DESTINATION/meta.dat is needed: where Canal has kept its cursors")
 	}
 	if err != nil {
 		return nil, "", err
