@@ -24,11 +24,12 @@ type Case struct {
 	Stops      string              // what the error says that stops the destination; empty: it goes on
 	DDL        bool                // messages of DDL are compared too
 	Raw        bool                // system_versioned: raw
+	Present    bool                // its tables must be there when it is read
 }
 
 // parse reads cases. A case begins with
 //
-//	== NAME [ddl] [raw]
+//	== NAME [ddl] [raw] [present]
 //
 // and runs on all of [testenv.Kinds] but those of its lines "not KINDS: REASON". Lines up to one that ends in a semicolon
 // are a statement; one that begins with "[KINDS] " is for these servers alone. "> TEXT" is an expected message, "KINDS> TEXT" one on
@@ -53,6 +54,8 @@ func parse(text string) ([]*Case, error) {
 					c.DDL = true
 				case "raw":
 					c.Raw = true
+				case "present":
+					c.Present = true
 				default:
 					return nil, fmt.Errorf("line %d: unknown word %q", n+1, word)
 				}
