@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -64,11 +65,22 @@ func TestDocs(t *testing.T) {
 		"debezium full key": func() ([]byte, error) { return dbzFull.AppendKey(nil, update, tab.Key) },
 		"debezium ddl":      func() ([]byte, error) { return dbz.AppendDDL(nil, ddl) },
 		"debezium ddl key":  func() ([]byte, error) { return dbz.AppendDDLKey(nil, ddl), nil },
+		"debezium truncate": func() ([]byte, error) { return dbz.AppendTruncate(nil, ddl, "shop", "item"), nil },
 		"debezium stub":     func() ([]byte, error) { return dbz.AppendStub(nil, large, nil, 10000) },
 	} {
 		out, err := f()
 		if err != nil || !strings.Contains(string(doc), string(out)) {
 			t.Errorf("%s: docs/formats.md does not show %s (%v)", name, out, err)
+		}
+	}
+	_, section, _ := strings.Cut(string(doc), "\n## DDL\n")
+	rows := regexp.MustCompile("(?m)^\\| `(.+)` \\| `(\\[.*\\])` \\|$").FindAllStringSubmatch(section, -1)
+	if len(rows) < 10 {
+		t.Errorf("docs/formats.md shows the tables of %d statements", len(rows))
+	}
+	for _, row := range rows {
+		if got := string(codec.AppendTables(nil, codectest.DDL("shop", row[1]).Stmt)); got != row[2] {
+			t.Errorf("%s: tables %s, docs/formats.md says %s", row[1], got, row[2])
 		}
 	}
 }
