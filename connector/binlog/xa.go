@@ -169,7 +169,7 @@ func (m *Machine) xaEnd(r *Raw, q *Query, s statement, start, next uint64) error
 	}
 	xid, ok := xaID(q.Statement)
 	if !ok {
-		return malformed("XA statement without an id: %q", q.Statement[:min(len(q.Statement), 100)])
+		return malformed("XA statement without an id: %s", verb(q.Statement))
 	}
 	switch {
 	case s == stmtXAPrepare:
