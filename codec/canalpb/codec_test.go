@@ -74,6 +74,63 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestStatements: a statement's entry is of Canal's type and names its first table; the property tables lists all of them.
+func TestStatements(t *testing.T) {
+	c := newCodec(t, Options{})
+	for _, x := range []struct {
+		sql, schema, table string
+		kind               canalwire.EventType
+	}{
+		{"CREATE TABLE a (id INT)", "shop", "a", canalwire.Create},
+		{"ALTER TABLE x.a ADD c INT, ADD INDEX (c)", "x", "a", canalwire.Alter},
+		{"ALTER TABLE a ADD INDEX (c), ADD c INT", "shop", "a", canalwire.CIndex},
+		{"ALTER TABLE a RENAME x.b", "x", "b", canalwire.Rename},
+		{"DROP TABLE a, x.b", "shop", "a", canalwire.Erase},
+		{"RENAME TABLE a TO t, x.b TO a", "shop", "t", canalwire.Rename},
+		{"TRUNCATE a", "shop", "a", canalwire.Truncate},
+		{"DROP INDEX i ON a", "shop", "a", canalwire.DIndex},
+		{"DROP DATABASE x", "x", "", canalwire.Query},
+		{"CREATE VIEW x.v AS SELECT 1", "x", "", canalwire.Query},
+		{"what nobody has ever called it", "shop", "", canalwire.Query},
+	} {
+		e := codectest.DDL("shop", x.sql)
+		entry, err := c.AppendEntry(nil, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		message, err := c.AppendDDL(nil, e)
+		if err != nil || !bytes.HasSuffix(message, entry) {
+			t.Errorf("%s: the message %x does not hold the entry %x (%v)", x.sql, message, entry, err)
+		}
+		header, err := codectest.ParsePath(entry, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change, err := codectest.ParsePath(entry, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := fmt.Sprint(int(x.kind))
+		if header.Text(8) != x.schema || header.Text(9) != x.table || header.Text(11) != kind {
+			t.Errorf("%s: header %q %q %s", x.sql, header.Text(8), header.Text(9), header.Text(11))
+		}
+		if change.Text(2) != kind || change.Text(10) != "1" || change.Text(11) != x.sql || change.Text(14) != "shop" || len(change[12]) != 0 {
+			t.Errorf("%s: change %v", x.sql, change)
+		}
+		props := map[string]string{}
+		for _, p := range header[12] {
+			pair, err := codectest.ParseFields(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			props[pair.Text(1)] = pair.Text(2)
+		}
+		if want := string(codec.AppendTables(nil, e.Stmt)); props["tables"] != want || len(props) != 2 {
+			t.Errorf("%s: properties %v, want tables %s", x.sql, props, want)
+		}
+	}
+}
+
 // TestEntries: an event's entry holds all its row changes but those that are skipped.
 func TestEntries(t *testing.T) {
 	c := newCodec(t, Options{})
