@@ -23,6 +23,7 @@ import (
 	"github.com/binlogmq/binlogmq/client"
 	"github.com/binlogmq/binlogmq/internal/canalzk"
 	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/internal/zkdial"
 	"github.com/binlogmq/binlogmq/test/process"
 )
 
@@ -66,7 +67,8 @@ func newClusterRun(t *testing.T) *clusterRun {
 	c.run = newRun(t, testenv.MySQL(t, "mysql"), &kafkaTarget{kafka, prefix, "canal-json"})
 	c.zoo = testenv.NewZooKeeper(t, 1)
 	var err error
-	if c.zooClient, _, err = zk.Connect(c.zoo.Servers, 4*time.Second, zk.WithLogInfo(false), zk.WithLogger(quietLog{})); err != nil {
+	dialer := zkdial.Dialer{Timeout: 4 * time.Second} // without it the client waits for half a minute for a server that was killed as it connected
+	if c.zooClient, _, err = zk.Connect(c.zoo.Servers, dialer.Timeout, zk.WithDialer(dialer.Dial), zk.WithLogInfo(false), zk.WithLogger(quietLog{})); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.zooClient.Close)
