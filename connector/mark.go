@@ -64,7 +64,7 @@ func (c *Connector) locate(ctx context.Context, m Mark, id identity) (pos event.
 		file, next := k.m.Position()
 		met := file == m.File && start == m.Offset && next > start
 		switch {
-		case file != m.File || !met && start >= m.Offset && next > start:
+		case file != m.File || !met && next > m.Offset:
 			return pos, another("none starts there")
 		case met && (raw.Time != m.Time || raw.ServerID != m.ServerID):
 			return pos, another(fmt.Sprintf("of server id %d and time %d, not of %d and %d", raw.ServerID, raw.Time, m.ServerID, m.Time))
