@@ -3,42 +3,54 @@
 package compat
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/canalzk"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/process"
 )
 
+type quietLog struct{}
+
+func (quietLog) Printf(string, ...any) {}
+
 // TestCanalsClusterClients proves that Canal's Java cluster clients, unchanged, find whichever of two processes serves their destination by
-// Canal's nodes in ZooKeeper, and follow it when that one is killed: every row comes at least once, and none before one that was
-// committed earlier (I2).
+// Canal's nodes in ZooKeeper, and follow it when that one is killed, and when an operator has it moved: every row comes at least once, and none before one that was
+// committed earlier (I2). The Python client, which knows no cluster, does so by a list of addresses.
 func TestCanalsClusterClients(t *testing.T) {
 	db, zoo := testenv.MySQL(t, "mysql"), testenv.ZooKeeper(t)
 	schema, name := db.Database(), testenv.Name(t)
 	db.Exec("CREATE TABLE " + schema + ".t (id INT PRIMARY KEY)")
-	for phase := range 2 { // one each: what the client before has acknowledged in part comes again whole
+	for phase := range 3 { // one each: what the client before has acknowledged in part comes again whole
 		db.Exec(fmt.Sprintf("CREATE TABLE %s.last%d (id INT PRIMARY KEY)", schema, phase))
 	}
 	first := 1_000_000_000 + rand.Int64N(1_000_000_000)
-	var configs []string
+	var configs, ports []string
 	var nodes []*process.Child
 	for i := range 2 {
+		address := process.FreeAddress(t)
+		_, port, _ := net.SplitHostPort(address)
+		ports = append(ports, port)
 		configs = append(configs, fmt.Sprintf(`
 deployment: test
 meta: { zookeeper: { servers: [%q], session_timeout: 4s, root: /binlogmq-test/%s, node: node%d }, save_interval: 200ms }
-canal: { listen: %q, user: canal, password: canal }
+canal: { listen: %q, user: canal, password: canal, allow_clear_text: true }
 destinations:
   - name: %s
     source: { address: %q, user: %s, password: %s, server_id: %d }
     tables: ["%s.*"]
-`, zoo.Servers[0], name, i, process.FreeAddress(t), name, db.Addr, db.ReplUser, db.ReplPassword, first+int64(i), schema))
+`, zoo.Servers[0], name, i, address, name, db.Addr, db.ReplUser, db.ReplPassword, first+int64(i), schema))
 		nodes = append(nodes, process.Start(t, configs[i]))
 	}
 	// owner is the process that serves the destination, and how many rows the client there has acknowledged.
@@ -78,14 +90,31 @@ destinations:
 			next++
 		}
 	}
-	for phase, version := range []string{"1.1.8", "1.1.4"} {
+	operator, _, err := zk.Connect(zoo.Servers, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quietLog{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	cluster := func(version string) func(last string) [][]byte {
+		return func(last string) [][]byte {
+			return java(t, canalClient(version), "CanalClient", nil, zoo.Servers[0], "zookeeper", name, "canal", "canal", `.*\..*`, last)
+		}
+	}
+	for phase, client := range []struct {
+		name string
+		run  func(last string) [][]byte
+	}{
+		{"Java 1.1.8", cluster("1.1.8")}, {"Java 1.1.4", cluster("1.1.4")},
+		{"Python", func(last string) [][]byte {
+			return python(t, canalPython, "canal_client", "127.0.0.1", strings.Join(ports, ","), name, "canal", "canal", `.*\..*`, last)
+		}},
+	} {
 		from := next
 		lines, ended := make(chan [][]byte, 1), make(chan struct{})
 		go func() {
 			defer close(lines)
 			defer close(ended)
-			lines <- java(t, []string{"com.alibaba.otter:canal.client:" + version, "com.alibaba.otter:canal.protocol:" + version}, "CanalClient", nil,
-				zoo.Servers[0], "zookeeper", name, "canal", "canal", `.*\..*`, fmt.Sprint("last", phase))
+			lines <- client.run(fmt.Sprint("last", phase))
 		}()
 		await("the client", ended, func(_ int, rows int64) bool { return rows >= 0 })
 		insert(50)
@@ -97,7 +126,27 @@ destinations:
 		await("the next owner", ended, func(i int, _ int64) bool { return i != old })
 		took := time.Since(began)
 		nodes[old] = process.Start(t, configs[old])
-		await("the client at the next owner", ended, func(_ int, rows int64) bool { return rows > 0 })
+		old = await("the client at the next owner", ended, func(_ int, rows int64) bool { return rows > 0 })
+		insert(50)
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // the other one is there to take it
+			servers, _, err := operator.Children(canalzk.DestinationCluster(canalzk.Root, name))
+			if err == nil && len(servers) == 2 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("servers %v (%v)", servers, err)
+			}
+		}
+		running, _, err := operator.Get(canalzk.Running(canalzk.Root, name))
+		if err == nil {
+			_, err = operator.Set(canalzk.Running(canalzk.Root, name), bytes.Replace(running, []byte("true"), []byte("false"), 1), -1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		insert(50)
+		await("the owner that it is moved to", ended, func(i int, _ int64) bool { return i != old })
+		await("the client there", ended, func(i int, rows int64) bool { return i != old && rows > 0 })
 		insert(50)
 		db.Exec(fmt.Sprintf("INSERT INTO %s.last%d VALUES (1)", schema, phase))
 		out, ok := <-lines
@@ -112,7 +161,7 @@ destinations:
 			id, err := strconv.Atoi(fmt.Sprint(r.Data["id"]))
 			switch {
 			case err != nil || id > from:
-				t.Fatalf("client %s: row %v, want %d", version, r.Data["id"], from)
+				t.Fatalf("client %s: row %v, want %d", client.name, r.Data["id"], from)
 			case id < from:
 				repeated++
 			default:
@@ -120,9 +169,9 @@ destinations:
 			}
 		}
 		if from != next {
-			t.Errorf("client %s: rows up to %d, want %d", version, from-1, next-1)
+			t.Errorf("client %s: rows up to %d, want %d", client.name, from-1, next-1)
 		}
-		t.Logf("client %s: %d rows, %d of them again; the next process owned the destination %v after the first one was killed", version, next-1, repeated, took.Round(time.Millisecond))
+		t.Logf("client %s: %d rows, %d of them again; the next process owned the destination %v after the first one was killed", client.name, next-1, repeated, took.Round(time.Millisecond))
 	}
 	for _, n := range nodes {
 		n.Stop()

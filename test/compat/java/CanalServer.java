@@ -7,13 +7,21 @@ import java.net.InetSocketAddress;
 import java.util.List;
 
 /**
- * A whole Canal: PORT DESTINATION DB_HOST DB_PORT DB_USER DB_PASSWORD FILE POSITION FILTER. Serves one destination at PORT until its standard
- * input ends.
+ * A whole Canal: PORT DESTINATION DB_HOST DB_PORT DB_USER DB_PASSWORD FILE POSITION FILTER [zookeeper SERVERS | file DIRECTORY]. Serves one destination at
+ * PORT until its standard input ends. Its clients' cursors are kept in memory unless it is told where.
  */
 public class CanalServer {
   public static void main(String[] args) throws Exception {
     CanalParameter p = new CanalParameter();
     p.setMetaMode(CanalParameter.MetaMode.MEMORY);
+    if (args.length > 9 && args[9].equals("zookeeper")) {
+      p.setMetaMode(CanalParameter.MetaMode.MIXED);
+      p.setZkClusters(List.of(args[10]));
+    } else if (args.length > 9) {
+      p.setMetaMode(CanalParameter.MetaMode.LOCAL_FILE);
+      p.setDataDir(args[10]);
+      p.setMetaFileFlushPeriod(200);
+    }
     p.setIndexMode(CanalParameter.IndexMode.MEMORY);
     p.setStorageMode(CanalParameter.StorageMode.MEMORY);
     p.setSourcingType(CanalParameter.SourcingType.MYSQL);
@@ -44,6 +52,8 @@ public class CanalServer {
     netty.start();
     System.out.println("serving");
     System.in.read();
+    netty.stop();
+    embedded.stop(args[1]);
     System.exit(0);
   }
 }
