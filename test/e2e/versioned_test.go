@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/binlogmq/binlogmq/admin"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/process"
 )
 
 // TestAnotherViewAfterKill proves I5 and I7: the view of system-versioned tables is changed after a kill. What was sent under the former one is finished under
-// it, each change once, and what comes later shows as it is stored, in a new epoch.
+// it, each change once, and all else shows as it is stored, in a new epoch.
 func TestAnotherViewAfterKill(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(*seed, 10))
@@ -25,35 +26,42 @@ func TestAnotherViewAfterKill(t *testing.T) {
 	r := newRun(t, db, to)
 	r.config = strings.Replace(r.config, "    ring:", "    system_versioned: live\n    ring:", 1)
 	c := db.Connect(r.schema)
-	var want []string
-	exec := func(statement string, messages ...string) {
+	var live, raw [][]string // messages of each statement
+	exec := func(statement string) {
 		t.Helper()
 		if _, err := c.Execute(statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
-		want = append(want, messages...)
+	}
+	change := func(id int, delete bool) {
+		t.Helper()
+		key := fmt.Sprintf("id,row_end %d", id)
+		exec(fmt.Sprintf("INSERT INTO v VALUES (%d,0)", id))
+		exec(fmt.Sprintf("UPDATE v SET n=1 WHERE id=%d", id)) // adds the former version
+		live = append(live, []string{fmt.Sprintf("INSERT id %d", id)}, []string{fmt.Sprintf("UPDATE id %d", id)})
+		raw = append(raw, []string{"INSERT " + key}, []string{"UPDATE " + key, "INSERT " + key})
+		if delete {
+			exec(fmt.Sprintf("DELETE FROM v WHERE id=%d", id)) // a new key
+			live, raw = append(live, []string{fmt.Sprintf("DELETE id %d", id)}), append(raw, []string{"DELETE " + key, "INSERT " + key})
+		}
 	}
 	exec("CREATE TABLE v (id INT PRIMARY KEY, n INT) WITH SYSTEM VERSIONING")
 	p := process.Start(t, r.config)
 	p.AwaitReady()
+	dies := 10 + rng.IntN(90)
 	for id := range 100 {
-		exec(fmt.Sprintf("INSERT INTO v VALUES (%d,0)", id), fmt.Sprintf("INSERT id %d", id))
-		exec(fmt.Sprintf("UPDATE v SET n=1 WHERE id=%d", id), fmt.Sprintf("UPDATE id %d", id))
-		if id%3 == 0 {
-			exec(fmt.Sprintf("DELETE FROM v WHERE id=%d", id), fmt.Sprintf("DELETE id %d", id))
+		if change(id, id%3 == 0); id == dies {
+			p.Await("rows", 2*time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows >= int64(dies) })
+			p.Kill() // in the midst of them
 		}
 	}
-	time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
-	p.Kill()
 	r.config = strings.Replace(r.config, "system_versioned: live", "system_versioned: raw", 1)
 	p = process.Start(t, r.config)
 	logged(p, "what was done before is finished", 1)
 	r.settle(p)
+	before := len(live)
 	for id := 1000; id < 1010; id++ {
-		key := fmt.Sprintf("id,row_end %d", id)
-		exec(fmt.Sprintf("INSERT INTO v VALUES (%d,0)", id), "INSERT "+key)
-		exec(fmt.Sprintf("UPDATE v SET n=1 WHERE id=%d", id), "UPDATE "+key, "INSERT "+key) // the former version
-		exec(fmt.Sprintf("DELETE FROM v WHERE id=%d", id), "DELETE "+key, "INSERT "+key)    // another key
+		change(id, true)
 	}
 	r.settle(p)
 	p.Stop()
@@ -69,11 +77,11 @@ func TestAnotherViewAfterKill(t *testing.T) {
 		}
 		got = append(got, fmt.Sprintf("%s %s %s", v.Type, strings.Join(v.Keys, ","), v.Data[0]["id"]))
 	}
-	if !slices.Equal(got, want) {
-		i := 0
-		for i < len(got) && i < len(want) && got[i] == want[i] {
-			i++
+	for first := range before + 1 { // of those that show as they are stored
+		if slices.Equal(got, slices.Concat(append(slices.Clone(live[:first]), raw[first:]...)...)) {
+			t.Logf("seed %d: %d of %d statements were published under the former view", *seed, first, before)
+			return
 		}
-		t.Errorf("seed %d: %d messages, want %d; equal up to the one of index %d:\n%q, want\n%q", *seed, len(got), len(want), i, got[i:min(i+5, len(got))], want[i:min(i+5, len(want))])
 	}
+	t.Errorf("seed %d: %d messages, and they are not those of some statements under the former view and of all others under the new one: %q", *seed, len(got), got)
 }
