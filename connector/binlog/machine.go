@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ type Statement struct {
 type Options struct {
 	Destination string
 	ServerUUID  string                          // of the server that the stream comes from; MariaDB's server id as text
-	Server      ddl.Server                      // how its statements are read; without a version it is newer than all
+	Server      ddl.Server                      // how its statements are read, until the log tells the version of who wrote it; without a version it is newer than all
 	Match       func(schema, table string) bool // which tables are captured
 	MatchSchema func(schema string) bool        // whether any table of a schema may be captured; nil: yes
 	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
@@ -278,6 +279,7 @@ func (m *Machine) step(r *Raw, start, next uint64) error {
 	case TypeRotate:
 		return m.rotate(r, start)
 	case TypeFormatDescription:
+		m.wroteBy(r.Body())
 		return m.newFile(r, start, next)
 	case TypeHeartbeat:
 		file, offset, wide, err := ParseHeartbeat(&r.Header, r.Body())
@@ -666,6 +668,17 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	}
 	e.Size = sizeofEvent + len(e.Raw) + len(e.Schema) + about.Memory()
 	return m.emit(e)
+}
+
+// wroteBy notes the version of the server that wrote the file. I5: comments that it has executed are read as it read them, whatever
+// server sends the file later.
+func (m *Machine) wroteBy(formatDescription []byte) {
+	if len(formatDescription) < 52 {
+		return
+	}
+	if v := ddl.ParseVersion(string(bytes.TrimRight(formatDescription[2:52], "\x00"))); v > 0 {
+		m.opt.Server.Version = v
+	}
 }
 
 // describe returns the text with which a statement is published, and what it is about; nothing if it may hold a secret that cannot be told.

@@ -178,3 +178,16 @@ func TestWithheldI5(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionI5: comments are executed as the server that wrote the log has executed them.
+func TestVersionI5(t *testing.T) {
+	const sql = "DROP TABLE a /*!80400 , b */"
+	for version, want := range map[string]int{"8.0.36-log": 1, "8.4.0": 2, "9.7.4-2": 2, "": 2, "10.11.6-MariaDB-log": 2} {
+		m := NewMachine(Options{})
+		m.wroteBy(append([]byte{4, 0}, append([]byte(version), make([]byte, 60-len(version))...)...))
+		m.wroteBy([]byte("short"))
+		if _, about := m.describe(&Query{Statement: []byte(sql), Schema: []byte("d")}); len(about.Changes) != want {
+			t.Errorf("%q: %d tables, want %d", version, len(about.Changes), want)
+		}
+	}
+}
