@@ -1,12 +1,15 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
 )
 
 // TestStatementsOfCapturedTables: a statement is published if it is about a table that the sink takes, whatever else it is about.
@@ -126,5 +129,56 @@ func TestTruncateTooLargeI3(t *testing.T) {
 		if !errors.As(err, &stop) || len(got) != 0 {
 			t.Errorf("%s: %d messages, %v", oversize, len(got), err)
 		}
+	}
+}
+
+// TestReconcileTruncateI7: where the cursor is lost, topics are asked for messages of statements among their rows, too.
+func TestReconcileTruncateI7(t *testing.T) {
+	h := &history{offset: 4}
+	table := testTable(t, "a", true)
+	for i := range int64(4) {
+		h.begin()
+		h.rows(table, change{nil, &testRow{i, "x", 0}})
+		h.end()
+		h.begin()
+		h.ddl("TRUNCATE a", "ddl")
+		h.end()
+	}
+	broker := &readableSink{faultSink: newFaultSink(1, 1<<30)}
+	end := event.Position{File: "log.1", Offset: h.offset, ServerUUID: "u"}
+	for _, e := range h.events {
+		end.GTIDs.Add(e.Txn.GTID)
+	}
+	for range 2 {
+		c := event.Cursor{Position: event.Position{File: "log.1", Offset: 4, ServerUUID: "u"}}
+		c.Position.GTIDs.Add(event.GTID{SID: [16]byte{9}, Seq: 1})
+		k := &store{Memory: new(meta.Memory)} // the cursors are gone
+		if err := k.Save(context.Background(), testID, &meta.Record{Cursor: c}); err != nil {
+			t.Fatal(err)
+		}
+		r := startRig(t, h, k, func(o *Options) {
+			o.Sink, o.Codec, o.Exact, o.Born = broker, new(truncating), true, time.Now()
+			o.SourceEnd = func(context.Context) (event.Position, error) { return end, nil }
+		})
+		r.wait(h.want[len(h.want)-1].ordinal)
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // Born differs
+	}
+	seen := map[string]int{}
+	for _, r := range broker.log {
+		seen[fmt.Sprintf("%s %s %s %s", r.topic, r.headers["gtid"], r.headers["row"], r.headers["sub"])]++
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is stored %d times", id, n)
+		}
+	}
+	if len(seen) != 12 {
+		t.Errorf("%d messages are stored, want 12: %v", len(seen), seen)
+	}
+	if err := broker.Close(context.Background()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -117,10 +117,15 @@ func (p *planner) make(ctx context.Context, t *event.Table) (*plan, error) {
 	return pl, nil
 }
 
+// truncates reports whether topics of tables hold messages of statements.
+func truncates(c codec.Codec) bool {
+	t, ok := c.(codec.Truncater)
+	return ok && t.Truncates()
+}
+
 // emptied returns the plan of the table whose emptying is to be a message among its rows; nil: the event is no such one.
 func (p *planner) emptied(ctx context.Context, e *event.Event) (*plan, error) {
-	t, ok := p.o.Codec.(codec.Truncater)
-	if !ok || !t.Truncates() {
+	if !truncates(p.o.Codec) {
 		return nil, nil
 	}
 	first := e.Stmt.First()

@@ -242,7 +242,7 @@ func (b *Bridge) find(ctx context.Context, topic string, partitions int32) (*pre
 			part = -1
 		}
 		err := reader.ReadBack(ctx, topic, part, from, func(s *sink.Stored) error {
-			m, ok := parseMark(s.Headers, topic == b.c.ddlTopic)
+			m, ok := parseMark(s.Headers, topic == b.c.ddlTopic || truncates(b.o.Codec))
 			if !ok {
 				if !r.asked {
 					return nil // not of ours, as far as can be told
