@@ -155,6 +155,12 @@ DROP TABLE t9, loud
 CREATE TABLE loud (z INT)
 INSERT INTO loud VALUES (5)
 > i loud: z=5
+CREATE TABLE indexed (id INT PRIMARY KEY, v INT NOT NULL /*!80013 , KEY x ((v * 2)) */)
+INSERT INTO indexed VALUES (1, 2)
+> i indexed: id=1 v=2
+UPDATE loud LEFT JOIN indexed ON id = z - 4 SET v = 3
+> u indexed: id=1 v=3
+DROP TABLE indexed
 `
 
 // I6, I5, I7: a backlog with many definitions of tables, of which none is left as it was, reads with the names of each place; and the same to the byte when

@@ -315,12 +315,11 @@ func (b *Builder) columns(table *event.Table, cols *binlog.Columns) error {
 	for _, k := range cols.Key {
 		table.Key = append(table.Key, k.Column)
 	}
-	// MariaDB keeps the hash of a long unique key in a hidden column.
-	if b.opt.MariaDB && cols.Names != nil {
-		for i := range table.Columns {
-			if c := &table.Columns[i]; strings.HasPrefix(c.Name, "DB_ROW_HASH_") && c.Type == event.TypeLongLong {
-				c.Invisible, c.Hidden = true, true
-			}
+	// MariaDB keeps the hash of a long unique key in a hidden column, and MySQL an expression of an index, which newer versions do not log.
+	for i := range table.Columns {
+		c := &table.Columns[i]
+		if b.opt.MariaDB && strings.HasPrefix(c.Name, "DB_ROW_HASH_") && c.Type == event.TypeLongLong || !b.opt.MariaDB && strings.HasPrefix(c.Name, "!hidden!") {
+			c.Invisible, c.Hidden = true, true
 		}
 	}
 	return nil
@@ -478,6 +477,10 @@ func (b *Builder) apply(c *event.Column, k *ddl.Column, joined bool) {
 // TABLE_MAP lacks, if every column agrees (I6).
 func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, joined bool, remedy string) error {
 	info := def.Columns
+	// Hidden columns stand last. Newer versions of MySQL log none of them, and MariaDB loses some when it alters a table.
+	for len(info) > len(t.Columns) && info[len(info)-1].Hidden != "" {
+		info = info[:len(info)-1]
+	}
 	if len(info) != len(t.Columns) {
 		return stop(fmt.Sprintf("the log shows %d columns, the known definition %d", len(t.Columns), len(info)), remedy, nil)
 	}

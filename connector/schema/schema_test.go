@@ -256,6 +256,21 @@ func TestEnrichment(t *testing.T) {
 	}
 }
 
+// MySQL before it left them out of its log, and MariaDB, name their own columns in it.
+func TestHiddenByName(t *testing.T) {
+	for _, c := range []struct {
+		mariaDB bool
+		name    string
+		want    bool
+	}{{false, "!hidden!f!0!0", true}, {true, "!hidden!f!0!0", false}, {true, "DB_ROW_HASH_1", true}, {false, "DB_ROW_HASH_1", false}, {false, "hidden", false}} {
+		m := tableMap(t, "\x03\x08", "", "\x02", "\x04", names("id", c.name), "\x08", "\x00")
+		table, err := New(Options{MariaDB: c.mariaDB, Version: "8.0.20", Charsets: charsets}).Table(m)
+		if err != nil || table.Columns[1].Hidden != c.want {
+			t.Errorf("%v: %v, %v", c, table, err)
+		}
+	}
+}
+
 // I6: in an outer join servers log every column as nullable; what is known of them holds, and they are the same columns.
 func TestOuterJoins(t *testing.T) {
 	full := []string{"\x02", "\x3f", "\x04", names("id", "u", "n"), "\x08", "\x00"}
@@ -316,6 +331,14 @@ func TestAdopt(t *testing.T) {
 	want := "id bigint unsigned not null, v varchar(20) latin1, e enum('a','it''s') latin1, d decimal(10,2) invisible key [2 0]"
 	if got := describe(table); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// Of hidden columns the log has all, some or none.
+	hidden := []ddl.Column{{Name: "!hidden!x!0!0", Hidden: "x", Invisible: true, AsLogged: true}, {Name: "!hidden!y!0!0", Hidden: "y", Invisible: true, AsLogged: true}}
+	for n := range 2 {
+		table, err := build(append(append([]ddl.Column(nil), good[:4-n]...), hidden...), nil)
+		if n == 0 && (err != nil || describe(table) != want) || n > 0 && (err != nil || !table.Columns[3].Hidden) {
+			t.Errorf("%d of 2: %v, %v", n, table, err)
+		}
 	}
 	for name, change := range map[string]func(c []ddl.Column) []ddl.Column{
 		"fewer":      func(c []ddl.Column) []ddl.Column { return c[:3] },
