@@ -291,14 +291,26 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 		call = c.s.o.Upstream.Get
 	}
 	b, err := call(ctx, id, c.s.size(r.size), wait(r.timeout, r.unit))
+	if err == nil {
+		if err = c.answer(ctx, id, b); err != nil && b.ID != server.NoBatch && !r.autoAck {
+			// Nobody has it, and the client may have come back already over another connection, which would get what follows it first.
+			if rerr := c.s.o.Upstream.RollbackTo(context.WithoutCancel(ctx), id, b.ID); rerr != nil {
+				c.log.Debug("canal: a batch that could not be sent was rolled back already", "destination", id.Destination, "error", rerr)
+			}
+		}
+		return err
+	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, server.ErrNotSubscribed), errors.Is(err, server.ErrOutstanding):
 		return c.fail(codeFailed, err)
-	case err != nil:
-		return err
 	}
+	return err
+}
+
+// answer sends a batch.
+func (c *conn) answer(ctx context.Context, id server.Identity, b *server.Batch) error {
 	events := canalview.WithoutEmpty(b.Events)
 	weight := int64(0)
 	for _, e := range events {

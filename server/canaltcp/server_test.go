@@ -533,6 +533,42 @@ func TestHabits(t *testing.T) {
 }
 
 // TestGone: a client that leaves while its get waits is let go at once, and holds nobody up.
+// TestUnsentBatch: what a connection that is lost has not got comes first to the one that follows it, although the two overlap.
+func TestUnsentBatch(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(30)
+	p := r.servePipes()
+	lost := p.dial(t)
+	buf := make([]byte, 1<<20)
+	send := func(typ int, fields ...field) {
+		t.Helper()
+		if _, err := lost.Write(framed(typ, message(fields...))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	me := []field{{1, "shop"}, {2, "1001"}}
+	whole(t, lost, buf)
+	send(canalwire.Authentication, field{1, "x"})
+	whole(t, lost, buf)
+	send(canalwire.Subscription, me...)
+	whole(t, lost, buf)
+	next := r.connect(1001, "") // rolls back what was got before
+	outstanding := func() int {
+		ids, err := r.s.ListBatchIDs(t.Context(), server.Identity{Destination: "shop", Client: "1001"})
+		r.must(err)
+		return len(ids)
+	}
+	send(canalwire.Get, append(me, field{3, 2}, field{4, 0})...) // and nobody reads the answer
+	for outstanding() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	_ = lost.Close()
+	for outstanding() != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	equal(t, "the connection that follows", r.collect(next, 30), sequence(1, 30, 1))
+}
+
 func TestGone(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.connect(1001, "")
