@@ -203,7 +203,7 @@ func (r *reader) dataType(d *definition) bool {
 		return ok && n <= 65535
 	case "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB":
 		n, _, given, ok := r.numbers()
-		if name == "BLOB" && given > 0 {
+		if name == "BLOB" && given > 0 && (n > 0 || r.emptyIsTiny()) {
 			return ok && plain(sized(n)+"blob")
 		}
 		return ok && plain(strings.ToLower(name))
@@ -319,11 +319,17 @@ func (r *reader) string(d *definition, name string) bool {
 			return false
 		}
 	case "TEXT":
+		if given > 0 && n == 0 && r.emptyIsTiny() {
+			d.DataType = "tinytext"
+		}
 	default:
 		d.chars = 0
 	}
 	return r.charsetOptions(d)
 }
+
+// emptyIsTiny reports whether TEXT(0) and BLOB(0) are the smallest types; else they are as without length.
+func (r *reader) emptyIsTiny() bool { return !r.srv.MariaDB && r.srv.Version >= 80000 }
 
 // charsetOptions reads what may follow a character type.
 func (r *reader) charsetOptions(d *definition) bool {
