@@ -32,8 +32,15 @@ type Destination struct {
 	DetachAfter Duration `yaml:"detach_after"`
 	Sinks       []Sink   `yaml:"sinks"`
 
-	OnLostPosition string `yaml:"on_lost_position"`
+	OnLostPosition  string `yaml:"on_lost_position"`
+	StatementFormat string `yaml:"statement_format"`
 }
+
+// What Destination.StatementFormat says of statements that stand in the log in place of the rows that they changed.
+const (
+	StatementStop = "stop"
+	StatementSkip = "skip" // logged and counted
+)
 
 // SchemaFormer is a former value of Destination.Schema, which means no more than an empty one.
 const SchemaFormer = "information_schema"
@@ -315,6 +322,7 @@ func (c *Config) setDefaults() {
 		def(&d.Start, "latest")
 		def(&d.Versioned, VersionedLive)
 		def(&d.OnLostPosition, LostStop)
+		def(&d.StatementFormat, StatementStop)
 		def(&d.Ring.Bytes, 16<<20)
 		def(&d.Ring.Events, 1<<16)
 		def(&d.DetachAfter, Duration(5*time.Second))

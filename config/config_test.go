@@ -118,6 +118,7 @@ destinations:
     tables: [shop, "a.b.c"]
     start: snapshot
     on_lost_position: snapshot
+    statement_format: ignore
     ring: {bytes: 5 apples}
     sinks:
       - name: orders
@@ -141,7 +142,7 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen
 	for _, want := range []string{
 		"deployment:", "nonsense: unknown key", "stop_timeout:", "destinations[0].source.address[0]:", "destinations[0].source.user:",
 		"destinations[0].source.pasword: unknown key", "destinations[0].tables[0]:", "destinations[0].tables[1]:",
-		"destinations[0].start: start: snapshot comes with a later version", "destinations[0].on_lost_position: on_lost_position: snapshot comes with a later version", "meta.save_interval:", "destinations[0].ring.bytes:",
+		"destinations[0].start: start: snapshot comes with a later version", "destinations[0].on_lost_position: on_lost_position: snapshot comes with a later version", `destinations[0].statement_format: "ignore" is not known`, "meta.save_interval:", "destinations[0].ring.bytes:",
 		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", `destinations[0].sinks[0].kafka.delivery: "twice" is not known`, "destinations[0].sinks[0].kafka.commit_interval: needs delivery: transactional",
 		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].time_zone: must be UTC",
 		"destinations[0].sinks[0].debezium.topic.prefix:", "destinations[0].sinks[0].debezium.schemas.enable:", "destinations[0].sinks[0].debezium.decimal.handling.mode:", "destinations[0].sinks[0].debezium.time.precision.mode:",

@@ -199,6 +199,7 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	f.tls(path+".source.tls", s.TLS)
 	f.tables(path+".tables", d.Tables)
 	f.start(path+".start", d.Start)
+	f.oneOf(path+".statement_format", d.StatementFormat, StatementStop, StatementSkip)
 	if d.OnLostPosition == "snapshot" {
 		f.later(path+".on_lost_position", "on_lost_position: snapshot")
 	} else {

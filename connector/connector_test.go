@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// A source that is down is asked again; the context ends it; no secret is in the error.
+// A source that is down is asked again, by no more goroutines than the first time; the context ends it; no secret is in the error.
 func TestSourceDown(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -247,8 +248,18 @@ func TestSourceDown(t *testing.T) {
 	go func() {
 		done <- c.Read(ctx, event.Cursor{}, func(context.Context, []*event.Event) error { return nil })
 	}()
-	for c.Status().Reconnects < 2 {
-		time.Sleep(10 * time.Millisecond)
+	attempts := func(n int64) {
+		for c.Status().Reconnects < n {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	attempts(2)
+	goroutines := runtime.NumGoroutine()
+	attempts(5)
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines after 2 attempts, %d after 5", goroutines, runtime.NumGoroutine())
+		}
 	}
 	if st := c.Status(); st.Connected || st.Err == nil || strings.Contains(st.Err.Error(), "hunter2") || !strings.Contains(st.Err.Error(), addr) {
 		t.Errorf("%+v", st)

@@ -3,10 +3,12 @@ package connector
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
+	"os"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
@@ -31,6 +33,9 @@ func (g *readGuard) Read(p []byte) (int, error) {
 	}
 	n, err := g.nc.Read(p)
 	g.n.add(n)
+	if errors.Is(err, os.ErrDeadlineExceeded) && g.ctx.Err() == nil {
+		err = fmt.Errorf("%s has sent nothing for %v, not even a heartbeat: check the network and whether the server works: %w", g.nc.RemoteAddr(), g.timeout, err)
+	}
 	return n, err
 }
 

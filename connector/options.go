@@ -28,6 +28,7 @@ type Options struct {
 	ServerID    uint32               // replica id; 0: derived from this host's name and the destination
 	SchemaFrom  string               // schema.FromHistory or schema.FromLog
 	AllVersions bool                 // of MariaDB's tables WITH SYSTEM VERSIONING all row changes of the log are shown, not what their present rows undergo; part of the numbering
+	PassDML     bool                 // statement-format DML that may concern captured tables is logged, counted and passed over, instead of ending Read
 	History     *schema.History      // what is known of the tables, shared by the Connectors of a destination; nil: it ends with this Connector
 	Skips       map[event.GTID]int64 // transactions that are passed over unread, with the ordinals that each takes (meta.Skip)
 	Heartbeat   time.Duration        // of the idle source; 0: 5 s

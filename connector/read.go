@@ -279,7 +279,7 @@ func (r *reader) attempt(ctx context.Context) error {
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
 		MatchSchema: tables.MatchSchema, Spared: (&sparing{c: c}).tell,
-		Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
+		Passed: r.passedDML(), Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
 	})
 	defer m.Close()
 	r.replay = r.open != nil
@@ -368,6 +368,20 @@ func (r *reader) skipped(g event.GTID, ordinals int64) {
 	r.c.log.Warn("a transaction is passed over, as was ordered with binlogmq cursor skip", "gtid", g.String(), "ordinals", ordinals)
 	if r.main {
 		r.c.state.update(func(s *Status) { s.Skipped++ })
+	}
+}
+
+// passedDML returns what hears of statement-format DML that is passed over; nil where that ends reading.
+func (r *reader) passedDML() func(*binlog.Passed) {
+	if !r.c.opt.PassDML {
+		return nil
+	}
+	return func(p *binlog.Passed) {
+		r.c.log.Warn("statement-format DML is passed over, as statement_format says: the rows that it changed are not in the log and are not published",
+			"statement", p.Verb, "default_schema", p.Schema, "file", p.File, "offset", p.Start, "gtid", p.GTID.String())
+		if r.main {
+			r.c.state.update(func(s *Status) { s.PassedDML++ })
+		}
 	}
 }
 

@@ -72,6 +72,7 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 		ServerID:    d.Source.ServerID,
 		SchemaFrom:  from,
 		AllVersions: d.Versioned == config.VersionedRaw,
+		PassDML:     d.StatementFormat == config.StatementSkip,
 		History:     history,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),

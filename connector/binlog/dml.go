@@ -183,11 +183,19 @@ func (m *Machine) spares(q *Query) bool {
 
 // dml handles a statement that changes rows as text: it is passed over, or stops the stream.
 func (m *Machine) dml(q *Query, start uint64) (statement, error) {
-	if !m.spares(q) {
+	switch {
+	case m.spares(q):
+		if m.opt.Spared != nil {
+			m.opt.Spared(verb(q.Statement), string(q.Schema))
+		}
+	case m.opt.Passed != nil: // I3: the user has chosen so; the statement keeps its number
+		p := Passed{Verb: verb(q.Statement), Schema: string(q.Schema), File: m.file, Start: start}
+		if m.txn != nil {
+			p.GTID = m.txn.GTID
+		}
+		m.opt.Passed(&p)
+	default:
 		return stmtDML, m.statementDML(start, verb(q.Statement))
-	}
-	if m.opt.Spared != nil {
-		m.opt.Spared(verb(q.Statement), string(q.Schema))
 	}
 	return stmtSpared, nil
 }

@@ -45,6 +45,7 @@ type Options struct {
 	Match       func(schema, table string) bool // which tables are captured
 	MatchSchema func(schema string) bool        // whether any table of a schema may be captured; nil: yes
 	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
+	Passed      func(*Passed)                   // told of statement-format DML that may concern captured tables, which is passed over then; nil: it ends the stream
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
 	Skip        func(event.GTID) int64   // how many ordinals a transaction takes that is passed over unread; 0: it is read. May be nil
@@ -56,6 +57,15 @@ type Options struct {
 	Reread      Reread                   // nil: an XA transaction whose rows are not at hand stops the stream
 	Position    event.Position
 	Ordinal     int64 // of the transaction end at Position
+}
+
+// Passed is statement-format DML that was passed over: the rows that it changed are not in the log.
+type Passed struct {
+	Verb   string
+	Schema string // default database of the session
+	File   string
+	Start  uint64 // of the event
+	GTID   event.GTID
 }
 
 // StopError says why a stream cannot go on without its operator: what happened,
@@ -344,7 +354,7 @@ func (m *Machine) statementDML(start uint64, verb string) error {
 	}
 	return m.stop(start, "the log holds statement-format DML ("+verb+"), which does not tell the rows that it changed",
 		"set binlog_format=ROW for every session (SET GLOBAL binlog_format=ROW; look for sessions and tools that set STATEMENT or MIXED), "+
-			"repair the rows concerned, then move the cursor behind the statement with: binlogmq cursor set")
+			"repair the rows concerned, then move the cursor behind the statement with: binlogmq cursor set; statement_format: skip passes over such statements and counts them")
 }
 
 // ---- files

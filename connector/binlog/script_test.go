@@ -113,6 +113,10 @@ func (s *script) line(line string) {
 			extra = append(extra, x...)
 		}
 		s.feed(TypeMariaGTID, 0, mariaGTIDBody(0, num(0), byte(num(1)), extra...))
+	case "pass": // statement-format DML from here on
+		s.m.opt.Passed = func(p *Passed) {
+			fmt.Fprintf(&s.out, "passed %s [%s] at %s:%d %s\n", p.Verb, p.Schema, p.File, p.Start, p.GTID)
+		}
 	case "query":
 		s.feed(TypeQuery, 0, queryBody("shop", rest))
 	case "zquery":

@@ -131,6 +131,20 @@ func TestEveryMetricMoves(t *testing.T) {
 	until("rest after the source is back", func(m map[string]float64) bool { return idle(m) && m["binlogmq_source_connected"] == 1 })
 	p.Stop()
 
+	// Nothing was written while it was down, and nothing is: there is no lag, however old the last change is.
+	time.Sleep(2 * time.Second)
+	p = process.Start(t, text)
+	base = "http://" + p.Admin()
+	p.AwaitReady()
+	until("rest after a pause", func(m map[string]float64) bool { return idle(m) && m["binlogmq_source_connected"] == 1 })
+	for range 20 {
+		if m := look(); m["binlogmq_lag_seconds"] != 0 || m["binlogmq_lag_bytes"] != 0 {
+			t.Errorf("idle, with a lag of %v s and %v bytes", m["binlogmq_lag_seconds"], m["binlogmq_lag_bytes"])
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	p.Stop()
+
 	// What does not move in such a run, and why.
 	still := map[string]string{
 		"binlogmq_ring_limit_bytes":        "a setting",
@@ -146,6 +160,7 @@ func TestEveryMetricMoves(t *testing.T) {
 		"binlogmq_lease_epoch":                       "the same",
 		"binlogmq_meta_connected":                    "the same",
 		"binlogmq_source_skipped_transactions_total": "no order to skip one was given",
+		"binlogmq_source_passed_statements_total":    "every session logs rows",
 		"binlogmq_source_lost_positions_total":       "no position is lost",
 		"binlogmq_sink_commits_total":                "delivery is not transactional",
 		"binlogmq_sink_spread_transactions_total":    "the same",
