@@ -230,6 +230,7 @@ func green(t *testing.T, p *process.Child) {
 // row is one line of a file sink.
 type row struct {
 	Topic   string            `json:"topic"`
+	Key     string            `json:"key"`
 	Value   json.RawMessage   `json:"value"`
 	Headers map[string]string `json:"headers"`
 }

@@ -40,6 +40,14 @@ func end(t *testing.T, db *testenv.Server) (file string, offset int) {
 	return r[0], n
 }
 
+// settled waits until all that the source has logged by now is done, and all is well.
+func settled(t *testing.T, db *testenv.Server, p *process.Child) {
+	t.Helper()
+	file, offset := end(t, db)
+	p.AwaitAcknowledged(file, int64(offset), patience)
+	green(t, p)
+}
+
 // TestSourceRefused proves that a source that cannot be read ends the program
 // with one message that says how to mend it.
 func TestSourceRefused(t *testing.T) {
@@ -126,7 +134,7 @@ func stopsAt(t *testing.T, db *testenv.Server, change func(s *setup), statements
 	p = process.Start(t, s.text())
 	p.AwaitReady()
 	db.Exec("INSERT INTO " + table + " VALUES (100, 'after')")
-	green(t, p)
+	settled(t, db, p)
 	p.Stop()
 	got := s.rows(t, "t")
 	if last := string(got[len(got)-1].Value); !strings.Contains(last, "after") {
@@ -278,6 +286,37 @@ func positionGone(t *testing.T, db *testenv.Server) {
 			t.Errorf("%d rows", n)
 		}
 	})
+	// Only tables are written to that are not captured: cursors follow the log all the same, and what is purged behind them is not missed.
+	t.Run("traffic elsewhere", func(t *testing.T) {
+		s, table := saved(t)
+		elsewhere := db.Database()
+		p := process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("CREATE TABLE " + elsewhere + ".t (id INT PRIMARY KEY AUTO_INCREMENT, v CHAR(200))")
+		for range 3 {
+			db.Exec("INSERT INTO " + elsewhere + ".t (v) VALUES ('a'),('b'),('c')")
+			db.Exec("FLUSH BINARY LOGS")
+		}
+		db.Exec("ALTER TABLE " + elsewhere + ".t ADD w INT")
+		file, offset := end(t, db)
+		p.AwaitAcknowledged(file, int64(offset), patience)
+		p.Await("a saved cursor", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].CursorAge == 0 })
+		if r := command(t, patience, "", "cursor", "show", "-c", s.file(t)); !strings.Contains(r.out, file+":"+strconv.Itoa(offset)) {
+			t.Errorf("the cursor is not at %s:%d:\n%s", file, offset, r.out)
+		}
+		p.Kill()
+		db.Exec("FLUSH BINARY LOGS")
+		file, _ = end(t, db)
+		purge(t, db, file)
+		p = process.Start(t, s.text())
+		p.AwaitReady()
+		db.Exec("INSERT INTO " + table + " VALUES (2, 'quiet')")
+		settled(t, db, p)
+		p.Stop()
+		if n := len(s.rows(t, "t")); n != 2 {
+			t.Errorf("%d rows", n)
+		}
+	})
 	// Numbers and file names are there again, and belong to other transactions.
 	anew := func(t *testing.T) (*setup, string) {
 		begin := "RESET BINARY LOGS AND GTIDS"
@@ -375,9 +414,16 @@ func TestSourceAway(t *testing.T) {
 		// Once more in the middle.
 		db.Stop()
 		red(t, p, patience, db.Addr)
+		away := since(t, p, false)
 		quiet(t, p, 3*time.Second, 8)
+		if again := since(t, p, false); !again.Equal(away) {
+			t.Errorf("away since %v, then since %v", away, again)
+		}
 		db.Restart()
 		p.AwaitReady()
+		if back := since(t, p, true); back.Before(away) {
+			t.Errorf("away since %v, back since %v", away, back)
+		}
 		db.Exec("INSERT INTO " + table + " VALUES (2, 'b')")
 		p.Await("the rows", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages == 2 })
 		green(t, p)
@@ -386,7 +432,39 @@ func TestSourceAway(t *testing.T) {
 		if n := len(s.rows(t, "t")); n != 2 {
 			t.Errorf("%d rows", n)
 		}
+		// It stands still, and closes nothing: noticed in the clear and encrypted. Before, there was nothing to read for a while.
+		for i, config := range []string{s.text(), strings.Replace(s.text(), "password:", "tls: { insecure_skip_verify: true }, password:", 1)} {
+			p := process.Start(t, config)
+			green(t, p)
+			db.Pause()
+			red(t, p, patience, db.Addr)
+			since(t, p, false)
+			holds(t, "the log", p.Log(), db.Addr+" has sent nothing for 3s, not even a heartbeat")
+			db.Resume()
+			p.AwaitReady()
+			db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, 'c')", table, 3+i))
+			settled(t, db, p)
+			p.Stop()
+			neat(t, p.Log())
+			if n := len(s.rows(t, "t")); n != 3+i {
+				t.Errorf("%d rows", n)
+			}
+		}
 	})
+}
+
+// since returns the time since which the source is connected, or not.
+func since(t *testing.T, p *process.Child, connected bool) (at time.Time) {
+	t.Helper()
+	p.Await("the source's connection", patience, func(r *admin.Report) bool {
+		d := &r.Destinations[0]
+		var err error
+		if at, err = time.Parse(time.RFC3339, d.Since); err != nil {
+			t.Fatal(err)
+		}
+		return d.Connected == connected
+	})
+	return at
 }
 
 // quiet counts what an outage logs.
