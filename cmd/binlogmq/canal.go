@@ -71,7 +71,7 @@ func (p *program) serveCanal(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return fail(fmt.Errorf("listen: %w", err))
 	}
-	p.log.Info("Canal's protocol is served", "address", l.Addr().String())
+	p.log.Info("Canal's protocol is served", "address", l.Addr().String(), "filter", k.Filter)
 	done := make(chan error, 1)
 	go func() { done <- p.canal.Serve(ctx, l) }()
 	return done, nil
