@@ -12,7 +12,7 @@ import (
 // that lie on other servers, keys in expressions, and whatever stands in the body of a routine.
 
 // hint matches what the texts of secrets have about them. Without it a text is published as it is.
-var hint = regexp.MustCompile(`(?i)identified|passw|pwd|secret|connection\W|option_list|crypt|(en|de)code|://`)
+var hint = regexp.MustCompile(`(?i)identified|passw|pwd|secret|connection\W|option_list|engine_attribute|crypt|(en|de)code|asymmetric|\bkdf\b|private key|://`)
 
 // bodyHint is hint for where anything may be said: what is put together at run time looks like nothing.
 var bodyHint = regexp.MustCompile(hint.String() + `|\b(prepare|immediate|options)\b`)
@@ -50,13 +50,14 @@ type redactor struct {
 }
 
 // options are followed by a secret, or by a text that has one in it.
-var options = []string{"CONNECTION", "OPTION_LIST", "PASSWORD", "PASSWD", "PWD", "IDENTIFIED", "SECRET"}
+var options = []string{"CONNECTION", "OPTION_LIST", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "PASSWORD", "PASSWD", "PWD", "IDENTIFIED", "SECRET"}
 
 // ciphers take keys as arguments.
-var ciphers = []string{"AES_ENCRYPT", "AES_DECRYPT", "DES_ENCRYPT", "DES_DECRYPT", "ENCODE", "DECODE", "ENCRYPT", "PASSWORD", "OLD_PASSWORD"}
+var ciphers = []string{"AES_ENCRYPT", "AES_DECRYPT", "DES_ENCRYPT", "DES_DECRYPT", "ENCODE", "DECODE", "ENCRYPT", "PASSWORD", "OLD_PASSWORD", "KDF",
+	"ASYMMETRIC_ENCRYPT", "ASYMMETRIC_DECRYPT", "ASYMMETRIC_SIGN", "ASYMMETRIC_DERIVE"}
 
-// secretText matches texts that have a secret in them: a URL with a password, or a password as SPIDER has it in comments.
-var secretText = regexp.MustCompile(`(?i)://\S*:\S*@|(passw(or)?d|pwd|secret)["'\\]*\s*[=:"'\\]`)
+// secretText matches texts that have a secret in them: a URL with a password, a private key, or a password as SPIDER has it in comments.
+var secretText = regexp.MustCompile(`(?i)private key-|://\S*:\S*@|(passw(or)?d|pwd|secret)["'\\]*\s*[=:"'\\]`)
 
 func (r *redactor) scan(mode uint64) {
 	l := lexer{r.text, mode}

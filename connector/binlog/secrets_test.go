@@ -91,7 +91,12 @@ var secrets = map[string]string{
 	"CREATE TABLE t (a INT) PASSWORD = 'GEHEIM'":                                                                                               "CREATE TABLE t (a INT) PASSWORD = '***'",
 	"CREATE TABLE t (a VARCHAR(99) DEFAULT 'http://u:GEHEIM@h/')":                                                                              "CREATE TABLE t (a VARCHAR(99) DEFAULT '***')",
 
+	`CREATE TABLE t (a INT ENGINE_ATTRIBUTE='{"x":"GEHEIM"}') SECONDARY_ENGINE_ATTRIBUTE = '{"par":"GEHEIM"}'`: `CREATE TABLE t (a INT ENGINE_ATTRIBUTE='***') SECONDARY_ENGINE_ATTRIBUTE = '***'`,
+
 	// Keys in expressions, and comments.
+	"CREATE VIEW v AS SELECT KDF(a, 'GEHEIM', 'hkdf'), b FROM t":                         "CREATE VIEW v AS SELECT KDF(a, '***', '***'), b FROM t",
+	"CREATE VIEW v AS SELECT '-----BEGIN RSA PRIVATE KEY-----\nGEHEIM' AS k":             "CREATE VIEW v AS SELECT '***' AS k",
+	"CREATE VIEW v AS SELECT ASYMMETRIC_SIGN('RSA', a, 'GEHEIM', 'SHA256') FROM t":       "CREATE VIEW v AS SELECT ASYMMETRIC_SIGN('***', a, '***', '***') FROM t",
 	"CREATE TABLE t (a BLOB, b BLOB AS (AES_DECRYPT(a, CONCAT('GEHEIM', 'x'))) VIRTUAL)": "CREATE TABLE t (a BLOB, b BLOB AS (AES_DECRYPT(a, CONCAT('***', '***'))) VIRTUAL)",
 	"CREATE VIEW v AS SELECT aes_decrypt(c, x'GEHEIM', 'y'), 'z' FROM t":                 "CREATE VIEW v AS SELECT aes_decrypt(c, x'***', '***'), 'z' FROM t",
 	"CREATE VIEW v AS SELECT AES_DECRYPT(c, 0xGEHEIM) FROM t":                            "CREATE VIEW v AS SELECT AES_DECRYPT(c, '***') FROM t",
