@@ -70,6 +70,9 @@ func TestLocate(t *testing.T) {
 						t.Errorf("%s at %d: GTIDs %s, want %s", row[2], at, got.GTIDs, like.GTIDs)
 					}
 				}
+				if row[2] != "Xid" {
+					continue
+				}
 				for what, other := range map[string]Mark{
 					"another time":   {m.File, m.Offset, m.Time - 1, m.ServerID},
 					"another server": {m.File, m.Offset, m.Time, m.ServerID + 1},
