@@ -115,6 +115,23 @@ func TestTruncateI4I5(t *testing.T) {
 	}
 }
 
+// TestTruncateSaysSo: whatever headers are chosen, it shows that a message in a table's topic is no row.
+func TestTruncateSaysSo(t *testing.T) {
+	h := &history{offset: 4}
+	h.begin()
+	h.ddl("TRUNCATE a", "ddl")
+	h.end()
+	for _, headers := range [][]string{nil, {}, {"gtid"}, {"op"}} {
+		got, err := encodeAll(t, testBridge(t, func(o *Options) { o.Codec, o.DDLTopic, o.Headers = new(truncating), "", headers }), h.events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0].headers["op"] != "truncate" {
+			t.Errorf("headers %q: %v", headers, got)
+		}
+	}
+}
+
 // TestTruncateTooLargeI3: what cannot be sent of a change stops before all of it.
 func TestTruncateTooLargeI3(t *testing.T) {
 	h := &history{offset: 4}
@@ -132,7 +149,8 @@ func TestTruncateTooLargeI3(t *testing.T) {
 	}
 }
 
-// TestReconcileTruncateI7: where the cursor is lost, topics are asked for messages of statements among their rows, too.
+// TestReconcileTruncateI7: where the cursor is lost, topics are asked for messages of statements among their rows, too, whatever the
+// configuration says by now of statements.
 func TestReconcileTruncateI7(t *testing.T) {
 	h := &history{offset: 4}
 	table := testTable(t, "a", true)
@@ -149,15 +167,29 @@ func TestReconcileTruncateI7(t *testing.T) {
 	for _, e := range h.events {
 		end.GTIDs.Add(e.Txn.GTID)
 	}
-	for range 2 {
+	for life := range 4 {
 		c := event.Cursor{Position: event.Position{File: "log.1", Offset: 4, ServerUUID: "u"}}
 		c.Position.GTIDs.Add(event.GTID{SID: [16]byte{9}, Seq: 1})
 		k := &store{Memory: new(meta.Memory)} // the cursors are gone
+		if life > 1 {                         // or the comparison is asked for
+			st := NewState(time.Now())
+			st.Reconcile(time.UnixMilli(1))
+			var err error
+			if c.State, err = st.Encode(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := k.Save(context.Background(), testID, &meta.Record{Cursor: c}); err != nil {
 			t.Fatal(err)
 		}
 		r := startRig(t, h, k, func(o *Options) {
 			o.Sink, o.Codec, o.Exact, o.Born = broker, new(truncating), true, time.Now()
+			switch life {
+			case 1, 2:
+				o.DDLTopic = "" // which numbers the message otherwise
+			case 3:
+				o.Codec = new(textCodec) // which writes none
+			}
 			o.SourceEnd = func(context.Context) (event.Position, error) { return end, nil }
 		})
 		r.wait(h.want[len(h.want)-1].ordinal)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -453,7 +454,11 @@ func (x *encoder) statement(part *part) error {
 	if err == nil && p != nil {
 		start := len(x.s.buf)
 		x.s.buf = x.b.o.Codec.(codec.Truncater).AppendTruncate(x.s.buf, e, string(p.schema), string(p.tableName))
-		_, err = x.send(&outgoing{e: e, p: p, to: &p.to, op: opTruncate, from: start, until: len(x.s.buf), sub: sub})
+		o := outgoing{e: e, p: p, to: &p.to, op: opTruncate, from: start, until: len(x.s.buf), sub: sub}
+		if !slices.Contains(x.b.c.headers, headerOp) {
+			o.link = sink.Header{Name: headerNames[headerOp], Value: opTruncate} // parseMark knows it by that
+		}
+		_, err = x.send(&o)
 	}
 	if err != nil {
 		x.s.msgs, x.s.payload = x.s.msgs[:n], payload // no half of a change

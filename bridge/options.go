@@ -168,7 +168,7 @@ type Options struct {
 	// decimal: seq (with "sub" beside it on the second and later messages of one change), gtid (absent when the
 	// server has none), row (index in the transaction; not on DDL), tables (on DDL only: codec.AppendTables), destination, schema,
 	// table (not on DDL), op (insert, update, delete, truncate, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
-	// A codec.KeyLinker has headers of its own beside them.
+	// A codec.KeyLinker has headers of its own beside them, and the emptying of a table always has op.
 	Headers []string
 
 	// Owner returns nil while this process provably owns the destination (meta.Lease.Err), else an error that is

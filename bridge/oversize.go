@@ -143,7 +143,7 @@ type outgoing struct {
 	to    *target
 	op    []byte
 	key   []byte
-	link  sink.Header // of a half of a split update: the other half's key; without name there is none
+	link  sink.Header // of a half of a split update: the other half's key; of the emptying of a table: op; without name there is none
 	from  int         // the value is buf[from:to]
 	until int
 	sub   uint16
@@ -195,8 +195,11 @@ func (x *encoder) keep(o *outgoing, to *target, sub uint16) {
 		return
 	}
 	row := int64(0)
-	if o.r != nil {
+	switch {
+	case o.r != nil:
 		row = o.r.Index + 1
+	case o.p != nil:
+		row, sub = emptiedRow, 0
 	}
 	if to.present.has(o.e.Txn.GTID, row, sub) {
 		x.take()

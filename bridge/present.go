@@ -98,7 +98,7 @@ type present struct {
 type txnRows struct{ subs []subRows }
 
 // subRows are the rows, by number in the transaction plus one, of which the message with a sub-index is there; 0 stands
-// for the transaction's statement.
+// for the transaction's statement, emptiedRow for the emptying of a table.
 type subRows struct {
 	sub   uint16
 	spans []rowSpan
@@ -183,17 +183,22 @@ type reconciliation struct {
 	asked  bool // by the user: then a message that cannot be compared stops the sink
 }
 
+// emptiedRow is the row in the mark of a message that says that its table was emptied. Its sub-index is left out: that depends
+// on whether the statement itself is published.
+const emptiedRow = -1
+
 // mark is what the headers of a message say of its change.
 type mark struct {
 	gtid event.GTID
-	row  int64 // plus one; 0: a statement
+	row  int64 // plus one; 0: a statement; emptiedRow
 	sub  uint16
 }
 
 // parseMark reads the headers of a stored message. ok is false where they do not tell its change. statements says that
-// the topic may hold some.
+// the topic may hold some. That a table was emptied is told by the header op, which such messages always have.
 func parseMark(headers []sink.Header, statements bool) (m mark, ok bool) {
 	var err error
+	emptied := false
 	for _, h := range headers {
 		v := string(h.Value)
 		switch h.Name {
@@ -206,6 +211,8 @@ func parseMark(headers []sink.Header, statements bool) (m mark, ok bool) {
 				return mark{}, false
 			}
 			m.row++
+		case headerNames[headerOp]:
+			emptied = v == string(opTruncate)
 		case subHeader:
 			n, err := strconv.ParseUint(v, 10, 16)
 			if err != nil {
@@ -214,7 +221,10 @@ func parseMark(headers []sink.Header, statements bool) (m mark, ok bool) {
 			m.sub = uint16(n)
 		}
 	}
-	return m, !m.gtid.IsZero() && (m.row > 0 || statements)
+	if emptied && m.row == 0 {
+		m.row, m.sub = emptiedRow, 0
+	}
+	return m, !m.gtid.IsZero() && (m.row != 0 || statements)
 }
 
 // find reads what a topic holds, once.
@@ -242,7 +252,7 @@ func (b *Bridge) find(ctx context.Context, topic string, partitions int32) (*pre
 			part = -1
 		}
 		err := reader.ReadBack(ctx, topic, part, from, func(s *sink.Stored) error {
-			m, ok := parseMark(s.Headers, topic == b.c.ddlTopic || truncates(b.o.Codec))
+			m, ok := parseMark(s.Headers, topic == b.c.ddlTopic)
 			if !ok {
 				if !r.asked {
 					return nil // not of ours, as far as can be told

@@ -87,6 +87,11 @@ func TestParseMark(t *testing.T) {
 		{h("gtid", g, "row", "-1"), false, false, 0, 0},
 		{h("gtid", g, "row", "1", "sub", "70000"), false, false, 0, 0},
 		{nil, true, false, 0, 0},
+		{h("gtid", g, "sub", "1", "op", "truncate"), false, true, emptiedRow, 0},
+		{h("op", "truncate", "gtid", g), true, true, emptiedRow, 0},
+		{h("gtid", g, "op", "insert"), false, false, 0, 0}, // a row's message under headers without row
+		{h("gtid", g, "row", "3", "op", "truncate"), false, true, 4, 0},
+		{h("op", "truncate"), true, false, 0, 0},
 	} {
 		m, ok := parseMark(c.headers, c.ddl)
 		if ok != c.ok || ok && (m.row != c.row || m.sub != c.sub || m.gtid.Seq != 7) {
