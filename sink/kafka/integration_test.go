@@ -614,7 +614,8 @@ func latency(b *testing.B, s *Sink) {
 const lanesVariable = "BINLOGMQ_KAFKA_LANES"
 
 // BenchmarkManyLanes measures a start beside a broker that holds many partitions of ours: one message to each, after each lane
-// was synchronised with the log. The first start of the life, which finds nothing, is told beside it.
+// was synchronised with the log. That is the first start of the life, which finds nothing; one whose state knows all that is stored; and
+// one after a kill, whose state knows of none of two messages in each partition, which are sent again.
 func BenchmarkManyLanes(b *testing.B) {
 	partitions := 2000
 	if n, err := strconv.Atoi(os.Getenv(lanesVariable)); err == nil {
@@ -629,18 +630,19 @@ func BenchmarkManyLanes(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	var state []byte
-	start := func(what string, first int) {
-		var before, after runtime.MemStats
+	start := func(what string, state []byte, first, n int) (before, after []byte) {
+		b.Helper()
+		var m0, m1 runtime.MemStats
 		runtime.GC()
-		runtime.ReadMemStats(&before)
+		runtime.ReadMemStats(&m0)
 		begin, cpu := time.Now(), cpuSeconds()
 		s := newStateful(b, Options{Brokers: k.Bootstrap, Delivery: Sequenced}, state, sink.Same)
 		if _, err := s.Partitions(ctx, topic); err != nil {
 			b.Fatal(err)
 		}
+		before = s.AppendState(nil)
 		var c completions
-		msgs := numbered(&c, topic, int32(partitions), first, partitions)
+		msgs := numbered(&c, topic, int32(partitions), first, n)
 		for i := 0; i < len(msgs); i += 500 {
 			if _, err := s.Publish(ctx, msgs[i:min(i+500, len(msgs))]); err != nil {
 				b.Fatal(err)
@@ -650,24 +652,25 @@ func BenchmarkManyLanes(b *testing.B) {
 			b.Fatal(err)
 		}
 		took, used := time.Since(begin), cpuSeconds()-cpu
-		if c.bad.Load() > 0 || c.ok.Load() != int64(partitions) {
+		if c.bad.Load() > 0 || c.ok.Load() != int64(n) {
 			b.Fatal(s.Status().Err)
 		}
 		runtime.GC()
-		runtime.ReadMemStats(&after)
+		runtime.ReadMemStats(&m1)
 		s.Acknowledge(s.Mark())
-		state = s.AppendState(nil)
+		after = s.AppendState(nil)
 		b.ReportMetric(took.Seconds(), what+"_s")
 		b.ReportMetric(used, what+"_cpu_s")
-		b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/float64(partitions), what+"_heap_B/lane")
+		b.ReportMetric(float64(int64(m1.HeapAlloc)-int64(m0.HeapAlloc))/float64(partitions), what+"_heap_B/lane")
 		if err := s.Close(ctx); err != nil {
 			b.Fatal(err)
 		}
+		return before, after
 	}
 	for b.Loop() {
-		state = nil
-		start("first", 1)
-		start("again", partitions+1)
+		none, state := start("first", nil, 0, partitions)
+		_, state = start("again", state, partitions, partitions)
+		start("killed", none, 0, 2*partitions)
 		b.ReportMetric(float64(len(state)), "state_B")
 	}
 }
