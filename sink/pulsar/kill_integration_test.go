@@ -164,7 +164,7 @@ func startChild(t *testing.T, b *testenv.PulsarBroker, k kind, topic, dir string
 		t.Fatal(err)
 	}
 	defer f.Close()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKillChild$", "-test.timeout=10m")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKillChild$", "-test.timeout=40m")
 	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{b.URL, b.AdminURL, topic, k.producer, strconv.FormatBool(k.batching), dir, strconv.FormatInt(total, 10),
 		strconv.FormatInt(pause.Milliseconds(), 10)}, " "))
 	cmd.Stdout, cmd.Stderr = f, f
