@@ -53,6 +53,25 @@ func TestStatementFormat(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			// Who chooses so has them counted, and what follows.
+			passing := newConnectorWith(t, s, func(o *Options) { o.Start, o.PassDML = "latest", true }, "shop.*", "!shop.tmp*")
+			from = start(t, passing)
+			for _, q := range []string{
+				"SET SESSION binlog_format=STATEMENT", "INSERT INTO t VALUES (4,4)", "BEGIN", "UPDATE t SET v=5 WHERE id=4", "INSERT INTO other.t VALUES (7,7)", "DELETE FROM t WHERE id=4", "COMMIT",
+				"SET SESSION binlog_format=ROW", "INSERT INTO t VALUES (6,6)", "CREATE TABLE passed (id INT)",
+			} {
+				s.Exec(q)
+			}
+			for range 2 { // the numbers are the same again
+				all = readUntil(t, passing, from, marker("TABLE passed"))
+				numbered(t, all, from.Ordinal+1)
+				if ids := strings.Join(rowsOf(all, "t"), " "); ids != "i6" {
+					t.Errorf("rows %s", ids)
+				}
+			}
+			if n := passing.Status().PassedDML; n != 2*3 {
+				t.Errorf("%d statements counted", n)
+			}
 			if !s.MariaDB() { // which does not list the databases that a statement writes to
 				from = start(t, con)
 				s.Exec("SET SESSION binlog_format=STATEMENT")
