@@ -53,7 +53,11 @@ func (o *Options) recipe() *Recipe {
 		r.DDL = o.DDL.String()
 	}
 	if o.Oversize != StopOversize {
-		r.Oversize, r.MaxMessageBytes, r.DeadLetterTopic, r.Headers = o.Oversize.String(), o.MaxMessageBytes, o.DeadLetterTopic, o.headers()
+		r.Oversize, r.MaxMessageBytes, r.DeadLetterTopic, r.Headers = o.Oversize.String(), o.MaxMessageBytes, o.DeadLetterTopic, slices.Clone(o.headers())
+		if o.DDLTopic == "" {
+			// It stands beside statements only.
+			r.Headers = slices.DeleteFunc(r.Headers, func(h string) bool { return h == headerNames[headerTables] })
+		}
 	}
 	return r
 }
@@ -84,6 +88,9 @@ func (o *Options) fingerprint() string { return o.recipe().fingerprint() }
 // ErrRecipe is in the chain of an error of a recipe that this program cannot follow.
 var ErrRecipe = errors.New("bridge: what was sent before cannot be made again")
 
+// ErrRule is in the chain of the ErrRecipe of a recipe of another version, which counts otherwise.
+var ErrRule = errors.New("another version of binlogmq sent it, which counts otherwise")
+
 // ParseRecipe reads the recipe of a State. It refuses one that this program does not know all of: following
 // the rest would send other messages under the same numbers.
 func ParseRecipe(b []byte) (*Recipe, error) {
@@ -106,7 +113,7 @@ func ParseRecipe(b []byte) (*Recipe, error) {
 		return nil, fmt.Errorf("%w: the recipe cannot be read: %w", ErrRecipe, err)
 	}
 	if r.Rule != countingRule {
-		return nil, fmt.Errorf("%w: it was counted by rule %q, this program counts by rule %q", ErrRecipe, r.Rule, countingRule)
+		return nil, fmt.Errorf("%w: %w: by rule %q, this one by rule %q", ErrRecipe, ErrRule, r.Rule, countingRule)
 	}
 	return r, nil
 }

@@ -46,9 +46,20 @@ func TestRecipeI5(t *testing.T) {
 		}
 	}
 	// The text is kept in cursors: it must not change by accident.
-	const want = `{"v":1,"rule":"1","delivery":"kafka sequenced","codec":"c","destination":"d","tables":["shop.*"],"topic":"t","key":"primary_key","key_change":"split"}`
+	const want = `{"v":1,"rule":"2","delivery":"kafka sequenced","codec":"c","destination":"d","tables":["shop.*"],"topic":"t","key":"primary_key","key_change":"split"}`
 	if got := string((&Options{Destination: "d", Delivery: "kafka sequenced", CodecID: "c", Tables: []string{"shop.*"}, Topic: "t"}).recipe().encode()); got != want {
 		t.Errorf("recipe\n%s, want\n%s", got, want)
+	}
+	// The header tables, which came later, says nothing where no statement is published.
+	for topic, same := range map[string]bool{"": true, "ddl": false} {
+		former := testOptions(func(o *Options) {
+			o.DDLTopic, o.Oversize, o.MaxMessageBytes, o.Headers = topic, SplitOversize, 1000, []string{"seq", "gtid", "row"}
+		})
+		now := former
+		now.Headers = nil
+		if got := former.fingerprint() == now.fingerprint(); got != same {
+			t.Errorf("ddl_topic %q: the same fingerprint: %t", topic, got)
+		}
 	}
 }
 
@@ -58,10 +69,10 @@ func TestRecipeRefusedI5(t *testing.T) {
 		"":                              "older version",
 		"x":                             "cannot be read",
 		`{"v":2}`:                       "version 2",
-		`{"v":1,"rule":"0"}`:            `rule "0"`,
-		`{"v":1,"rule":"1","twist":1}`:  "cannot be read",
-		`{"v":1,"rule":"1","key":"no"}`: `unknown value "no"`,
-		`{"v":1,"rule":"1","key":"primary_key","key_change":"split","headers":["seq"]}`: "fingerprint",
+		`{"v":1,"rule":"1"}`:            `rule "1"`,
+		`{"v":1,"rule":"2","twist":1}`:  "cannot be read",
+		`{"v":1,"rule":"2","key":"no"}`: `unknown value "no"`,
+		`{"v":1,"rule":"2","key":"primary_key","key_change":"split","headers":["seq"]}`: "fingerprint",
 	} {
 		r, err := ParseRecipe([]byte(text))
 		if err == nil {

@@ -14,8 +14,9 @@ const (
 	stateVersion = 2
 
 	// countingRule is the version of the rules by which a row yields messages
-	// and messages get their numbers. A change of the rules is a change of the fingerprint.
-	countingRule = "1"
+	// and messages get their numbers. A change of the rules is a change of the fingerprint. By rule 1 statements with bodies were
+	// published whatever they said, and patterns told upper from lower case where the server does not.
+	countingRule = "2"
 
 	// epochStride is how far the offset jumps with a new epoch. What was sent
 	// under the old offset lies at most one window above the cursor, which is far less.

@@ -289,7 +289,7 @@ func TestStandings(t *testing.T) {
 		t.Error(err)
 	}
 	// Numbers inside a transaction are of the tables that were captured then.
-	state := &bridge.State{Version: 2, Epoch: 1, Fingerprint: "f", Clean: true, Recipe: []byte(`{"v":1,"rule":"1","codec":"c","destination":"shop","tables":["b.*"],"topic":"t","key":"none","key_change":"x"}`)}
+	state := &bridge.State{Version: 2, Epoch: 1, Fingerprint: "f", Clean: true, Recipe: []byte(`{"v":1,"rule":"2","codec":"c","destination":"shop","tables":["b.*"],"topic":"t","key":"none","key_change":"x"}`)}
 	text, err := state.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,17 @@ func (v *saved) inside() bool {
 	return v.cursor.Progress > 0 || v.cursor.Done != nil && len(v.cursor.Done.Parts) > 0
 }
 
+// otherwise returns an error if the sink stands inside a transaction whose row changes may have been counted otherwise by another version. Servers that do
+// not tell upper from lower case need tables with capitals for that.
+func (v *saved) otherwise(d *config.Destination) error {
+	capitals := slices.ContainsFunc(d.Tables, func(p string) bool { return strings.ToLower(p) != p })
+	if !errors.Is(v.why, bridge.ErrRule) || !v.inside() || !capitals {
+		return nil
+	}
+	return fmt.Errorf("the cursor stands inside a transaction, whose row changes this version may count otherwise, since tables names capitals: %w; "+
+		"run the version that sent it until the sink has stopped in order (SIGTERM) between transactions, then upgrade; or set a new position with: binlogmq cursor set", v.why)
+}
+
 // load reads a sink's cursor; nil: there is none, or one without state.
 func (p *program) load(ctx context.Context, s *sinkPart) (*saved, error) {
 	r, err := p.store.Load(ctx, s.client.Identity())
@@ -66,7 +78,13 @@ func (p *program) replayTables(soft, hard context.Context, d *destination) error
 		if err != nil {
 			return err
 		}
-		if v == nil || v.recipe == nil || v.recipe.Counts(s.bridge.Recipe()) {
+		if v == nil {
+			continue
+		}
+		if err := v.otherwise(d.cfg); err != nil {
+			return fmt.Errorf("destination %s, sink %s: %w", d.cfg.Name, s.cfg.Name, err)
+		}
+		if v.recipe == nil || v.recipe.Counts(s.bridge.Recipe()) {
 			continue
 		}
 		r := replaying{part: s, saved: v, matters: mustReplay(s, v)}

@@ -50,7 +50,7 @@ var (
 
 const (
 	newLifeRemedy = "when that is understood, begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
-	drainRemedy   = "run the old configuration until it has stopped cleanly (SIGTERM), then change it; or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
+	drainRemedy   = "run the configuration, and the version, that sent them until the sink has stopped cleanly (SIGTERM), then change it; or begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold, or with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
 )
 
 var _ sink.Stateful = (*Sink)(nil)
