@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
@@ -111,6 +112,9 @@ type Bridge struct {
 
 	mark  int64 // of the batch being acknowledged; guarded by the session's ackMu
 	whole bool  // nothing is stored that is not acknowledged; the run's own
+
+	farthest int64           // ordinal of the last change that this run has given to the sink; the run's own
+	former   *event.Position // where the source's log ended when this run began, before which all is that earlier ones can have sent; nil: not known
 }
 
 // New checks the options and returns a bridge. An error names every fault.
@@ -283,11 +287,19 @@ func (b *Bridge) run(soft, hard context.Context) error {
 	b.enter(Running)
 	var pause backoff
 	logged := "" // the failure logged last
-	for loaded := false; ; {
+	asking, stopAsking := context.WithCancel(soft)
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	defer stopAsking()
+	for loaded, once := false, false; ; {
 		var err error
 		if !loaded {
 			err = b.load(soft)
 			loaded = err == nil
+			if loaded && !once && b.o.SourceEnd != nil {
+				once = true
+				asked.Go(func() { b.askFormer(asking) })
+			}
 		}
 		if err == nil {
 			before := b.stats.acks.Load()
@@ -667,9 +679,44 @@ func (b *Bridge) acknowledgeUpTo(ctx context.Context, s *session, ordinal int64)
 	return b.o.Client.AckUpTo(ctx, ordinal, (*lazyState)(b))
 }
 
-// stoppedClean notes in the state that nothing is stored that is not acknowledged. Without it the next start
-// replays, which is only slower.
+// askFormer asks where the source's log ends if earlier runs may have sent what is not acknowledged.
+func (b *Bridge) askFormer(ctx context.Context) {
+	b.mu.Lock()
+	dirty := b.dirty
+	b.mu.Unlock()
+	if !dirty {
+		return
+	}
+	end, err := b.o.SourceEnd(ctx)
+	switch {
+	case err == nil:
+		b.mu.Lock()
+		b.former = &end
+		b.mu.Unlock()
+	case ctx.Err() == nil:
+		b.o.Logger.Warn("where the source's log ends is not known; the sink's next start repeats what may be stored already", "error", err)
+	}
+}
+
+// passed says whether the cursor has passed all that may be stored: what this run has sent in any of its sessions,
+// and what earlier ones can have sent.
+func (b *Bridge) passed(ctx context.Context) bool {
+	cursor, err := b.o.Client.Cursor(ctx)
+	if err != nil || cursor.Last() < b.farthest {
+		return false
+	}
+	b.mu.Lock()
+	dirty, former := b.dirty, b.former
+	b.mu.Unlock()
+	return !dirty || former != nil && cursor.Position.Reached(former)
+}
+
+// stoppedClean notes in the state that nothing is stored that is not acknowledged, if that is so (I5). Without it the next
+// start replays, which is only slower.
 func (b *Bridge) stoppedClean(ctx context.Context) {
+	if !b.passed(ctx) {
+		return
+	}
 	b.mu.Lock()
 	if b.reconciling != nil { // what others have sent lies behind the cursor
 		b.mu.Unlock()
@@ -743,7 +790,7 @@ func (b *Bridge) partitions(ctx context.Context, topic string) (int32, error) {
 }
 
 const (
-	unfinishedRemedy = "run the old configuration until it has stopped cleanly (SIGTERM), then change it; or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
+	unfinishedRemedy = "run the old configuration until it has stopped cleanly (SIGTERM), then change it; where it cannot, since it stops before a change that is refused, begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold, or with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
 	reconcileRemedy  = "when that is understood, begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold"
 )
 
@@ -773,7 +820,7 @@ func (b *Bridge) reset(s *session, hard context.Context, at *heldError) error {
 			if err == nil && at != nil && !s.lost.Load() {
 				// All before the change is confirmed, and nothing from it on was sent: the cursor goes right before it.
 				err = b.acknowledgeUpTo(hard, s, at.ordinal-1)
-				b.whole = err == nil
+				b.whole = err == nil && b.farthest < at.ordinal
 			}
 			if err != nil && hard.Err() == nil {
 				b.o.Logger.Warn("confirmed batches could not be acknowledged; they are sent again", "error", err)

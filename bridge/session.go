@@ -570,6 +570,9 @@ func (s *session) send(ctx context.Context, c *chunk, sl *slab) error {
 			s.b.transactional.EndTransaction()
 		}
 		s.sent.Store(true)
+		if n > 0 {
+			s.b.farthest = max(s.b.farthest, sl.msgs[n-1].Sequence-s.offset)
+		}
 		accepted, err = s.b.o.Sink.Publish(ctx, sl.msgs)
 	}
 	if accepted < n {
