@@ -100,6 +100,11 @@ func TestKafkaFaults(t *testing.T) {
 		if n := kafkaRows(t, k, topic); n < 2 || n > 3 { // b may be repeated
 			t.Errorf("%d records", n)
 		}
+		before := kafkaRows(t, k, topic)
+		want := frozenBroker(t, db, s, table, "("+k.Bootstrap[0]+") has not answered", func() { k.Pause(1) }, func() { k.Resume(1) })
+		if n := kafkaRows(t, k, topic) - before; n != int64(want) {
+			t.Errorf("%d records of %d around a broker that stood still", n, want)
+		}
 	})
 }
 
@@ -238,7 +243,39 @@ func TestPulsarFaults(t *testing.T) {
 		if n := pulsarRows(t, b, topic); n != 2 {
 			t.Errorf("%d messages", n)
 		}
+		want := 2 + frozenBroker(t, db, s, table, "waiting for the broker: check that it runs", b.Pause, b.Resume)
+		if n := pulsarRows(t, b, topic); n != want {
+			t.Errorf("%d messages of %d around a broker that stood still", n, want)
+		}
 	})
+}
+
+// frozenBroker runs the program while its broker takes requests and answers none: health says so, and all goes on by itself. It returns how many rows
+// were inserted.
+func frozenBroker(t *testing.T, db *testenv.Server, s *setup, table, text string, pause, resume func()) (rows int) {
+	t.Helper()
+	p := process.Start(t, s.text())
+	p.AwaitReady()
+	insert := func() {
+		rows++
+		db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, 'a')", table, 10+rows))
+	}
+	insert()
+	p.Await("the row before", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages > 0 })
+	pause()
+	insert()
+	p.Await("red health", patience, func(r *admin.Report) bool {
+		if k := &r.Destinations[0].Sinks[0]; k.Messages == int64(rows) {
+			insert() // it took a moment to stand still
+		}
+		return !r.Healthy() && strings.Contains(faultsOf(r), text)
+	})
+	quiet(t, p, 3*time.Second, 8)
+	resume()
+	settled(t, db, p)
+	p.Stop()
+	neat(t, p.Log())
+	return rows
 }
 
 // TestLostCursors proves that a program whose cursors are lost begins with numbers that the broker has not seen:
