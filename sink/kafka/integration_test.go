@@ -630,6 +630,9 @@ func BenchmarkManyLanes(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	for k.Leader(topic, int32(partitions-1)) < 0 {
+		time.Sleep(100 * time.Millisecond)
+	}
 	start := func(what string, state []byte, first, n int) (before, after []byte) {
 		b.Helper()
 		var m0, m1 runtime.MemStats
