@@ -113,6 +113,7 @@ type Bridge struct {
 	mark  int64 // of the batch being acknowledged; guarded by the session's ackMu
 	whole bool  // nothing is stored that is not acknowledged; the run's own
 
+	notes    int64           // of the sink that are saved; the run's own
 	farthest int64           // ordinal of the last change that this run has given to the sink; the run's own
 	former   *event.Position // where the source's log ended when this run began, before which all is that earlier ones can have sent; nil: not known
 }
@@ -661,10 +662,34 @@ func (b *Bridge) hold(soft, hard context.Context) error {
 	if rerr := b.reset(s, hard, at); rerr != nil {
 		return errors.Join(err, rerr)
 	}
+	b.saveNotes(hard)
 	if b.whole && b.final(err) != nil {
 		b.stoppedClean(hard)
 	}
 	return err
+}
+
+// saveNotes saves what the sink must not forget though no acknowledgement may ever save it. No session runs.
+func (b *Bridge) saveNotes(ctx context.Context) {
+	noting, ok := b.o.Sink.(sink.Noting)
+	if !ok {
+		return
+	}
+	n := noting.Notes()
+	if n == b.notes {
+		return
+	}
+	b.mu.Lock()
+	text, err := b.encode()
+	b.mu.Unlock()
+	if err == nil {
+		err = b.o.Client.SaveState(ctx, text)
+	}
+	if err != nil {
+		b.o.Logger.Warn("what the sink must remember of a failure is not saved yet", "error", err)
+		return
+	}
+	b.notes = n
 }
 
 // acknowledgeUpTo acknowledges what was handed out up to an ordinal, in part of a batch, too. No session runs.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,5 +237,58 @@ func TestRestoreTellsWhatFollows(t *testing.T) {
 		if err := broker.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// notingSink refuses what it is given, and has to remember that.
+type notingSink struct {
+	*countSink
+	refused atomic.Int64
+}
+
+func (s *notingSink) Notes() int64 { return s.refused.Load() }
+
+func (s *notingSink) Publish(ctx context.Context, msgs []sink.Message) (int, error) {
+	n, err := s.countSink.Publish(ctx, msgs)
+	if err == nil {
+		s.refused.Add(1)
+		s.set(func() { s.abort(errors.New("refused")) })
+	}
+	return n, err
+}
+
+func (s *notingSink) AppendState(dst []byte) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(s.refused.Load()))
+}
+
+// TestNotesI3: what a sink must remember of a failed session is saved before it tries again, though nothing is acknowledged: after a
+// kill it would take the broker's word for what it has refused.
+func TestNotesI3(t *testing.T) {
+	h := &history{offset: 4}
+	a := testTable(t, "a", true)
+	h.begin()
+	h.rows(a, change{nil, &testRow{1, "x", 1}}, change{nil, &testRow{2, "y", 1}})
+	h.end()
+	fs := newFaultSink(1, 0)
+	fs.set(func() { fs.stalled = true })
+	s := &notingSink{countSink: &countSink{faultSink: fs}}
+	m := &meta.Memory{}
+	r := startRig(t, h, m, func(o *Options) { o.Sink = s; o.BackoffMin, o.BackoffMax = time.Millisecond, time.Millisecond })
+	var st *State
+	until(t, func() bool {
+		if s.refused.Load() < 5 {
+			return false
+		}
+		st, _ = savedState(t, m)
+		return len(st.Sink) == 8 && binary.BigEndian.Uint64(st.Sink) >= 4
+	}, func() string { return fmt.Sprintf("saved: %v", st.Sink) })
+	r.cancel()
+	r.result <- <-r.result // nil where no session ran just then
+	_ = r.stop()
+	if st, _ = savedState(t, m); st.Clean {
+		t.Error("a clean stop though what was sent was refused")
+	}
+	if err := fs.Close(context.Background()); err != nil {
+		t.Error(err)
 	}
 }

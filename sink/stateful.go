@@ -53,3 +53,10 @@ type Forgetful interface {
 	Stateful
 	Forgetful()
 }
+
+// Noting is a Stateful sink whose state also tells what must not be forgotten although nothing is acknowledged, such as a message that
+// the broker may have refused. Its owner saves the state when a session has failed and Notes has changed.
+type Noting interface {
+	Stateful
+	Notes() int64 // counts these; any goroutine may call it
+}

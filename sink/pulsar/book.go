@@ -54,7 +54,8 @@ type account struct {
 // book holds the accounts, which are saved with the cursor: a broker that remembers less than was confirmed
 // has forgotten (I3), and what was confirmed is never sent again (I7). Its methods may be called from any goroutine.
 type book struct {
-	active atomic.Bool // a receipt came since the time was last taken
+	active atomic.Bool  // a receipt came since the time was last taken
+	notes  atomic.Int64 // suspects so far
 
 	mu       sync.Mutex
 	accounts map[string]*account
@@ -234,7 +235,10 @@ func (b *book) restore(from saved, away, virgin bool) {
 	b.seen, b.away, b.virgin = from.seen, away, virgin
 }
 
-var _ sink.Forgetful = (*Sink)(nil)
+var (
+	_ sink.Forgetful = (*Sink)(nil)
+	_ sink.Noting    = (*Sink)(nil)
+)
 
 // Forgetful implements sink.Forgetful.
 func (s *Sink) Forgetful() {}
@@ -247,6 +251,15 @@ func (s *Sink) Mark() int64 { return s.accepted }
 
 // Acknowledge implements sink.Stateful. What counts here is what the broker confirmed, wherever the cursor is.
 func (s *Sink) Acknowledge(int64) {}
+
+// suspect notes that a message was refused, or is left without receipt, though later ones may be stored.
+func (b *book) suspect(a *account, id int64) {
+	a.suspect.Store(id)
+	b.notes.Add(1)
+}
+
+// Notes implements sink.Noting.
+func (s *Sink) Notes() int64 { return s.book.notes.Load() }
 
 // AppendState implements sink.Stateful.
 func (s *Sink) AppendState(dst []byte) []byte { return s.book.append(dst) }

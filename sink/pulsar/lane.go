@@ -179,7 +179,7 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 		}
 		if overtaken && account != nil {
 			// Something of what followed may be stored: then this id is spent.
-			account.suspect.Store(id)
+			l.s.sink.book.suspect(account, id)
 		}
 		failure := fmt.Errorf("pulsar: %s: the broker or the client gave up on %s: %s%w", l.where, describe(e, id), advice(err.Error(), l.s.sink.opt.producerName(), 0), err)
 		if saysTooLarge(err) {

@@ -418,7 +418,7 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	}
 	if refused && sent > 1 {
 		// Something of what followed may be stored: then this id is spent.
-		worst.account.suspect.Store(e.id)
+		n.sink.book.suspect(worst.account, e.id)
 	}
 	err := fmt.Errorf("pulsar: %s: no receipt for %s within %s although the broker answers: if the topic's own maxMessageSize is smaller, raise it (pulsar-admin topicPolicies get-max-message-size %s)%s",
 		worst.where, describe(e, e.id), stalled.Round(100*time.Millisecond), worst.topic, quoted(said))
