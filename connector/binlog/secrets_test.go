@@ -75,6 +75,8 @@ var secrets = map[string]string{
 	"ALTER EVENT e DO ALTER USER u IDENTIFIED BY 'GEHEIM'":                                                                       "",
 	"CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET NEW.a = AES_ENCRYPT(NEW.a, 'GEHEIM')":                                  "",
 	"CREATE OR REPLACE PACKAGE BODY k AS PROCEDURE p AS BEGIN SET PASSWORD = 'GEHEIM'; END; END":                                 "",
+	"CREATE PROCEDURE p() CALL mysql.rds_set_external_master('h', 3306, 'u', 'GEHEIM')":                                          "",
+	"CREATE PROCEDURE p() CALL mysql.az_replication_change_master('h', 'u', 'GEHEIM')":                                           "",
 	"CREATE PROCEDURE p() /* passwd GEHEIM */ SELECT 1":                                                                          "",
 	"CREATE PROCEDURE p() CREATE TABLE f (a INT) ENGINE=FEDERATED CONNECTION='mysql://u:GEHEIM@h/d/t'":                           "",
 
@@ -95,6 +97,15 @@ var secrets = map[string]string{
 
 	// Keys in expressions, and comments.
 	"CREATE VIEW v AS SELECT KDF(a, 'GEHEIM', 'hkdf'), b FROM t":                         "CREATE VIEW v AS SELECT KDF(a, '***', '***'), b FROM t",
+	"CREATE VIEW v AS SELECT ASYMMETRIC_DECRYPT('RSA', c, 'GEHEIM') FROM t":              "CREATE VIEW v AS SELECT ASYMMETRIC_DECRYPT('***', c, '***') FROM t",
+	"CREATE VIEW v AS SELECT my_pbkdf2('GEHEIM'), my_sign(a, 'GEHEIM') FROM t":           "CREATE VIEW v AS SELECT my_pbkdf2('***'), my_sign(a, '***') FROM t",
+	"CREATE VIEW v AS SELECT AES_DECRYPT(CAST(a AS CHAR(9)), SHA2(0GEHEIM, 256)) FROM t": "CREATE VIEW v AS SELECT AES_DECRYPT(CAST(a AS CHAR(9)), SHA2('***', '***')) FROM t",
+	"CREATE VIEW v AS SELECT AES_DECRYPT(a, CHAR(0GEHEIM)) FROM t":                       "CREATE VIEW v AS SELECT AES_DECRYPT(a, CHAR('***')) FROM t",
+	"CREATE TABLE t AS SELECT 1 FROM a JOIN b ON AES_DECRYPT(x, 'GEHEIM') = y":           "CREATE TABLE t AS SELECT 1 FROM a JOIN b ON AES_DECRYPT(x, '***') = y",
+	"CREATE INDEX encrypted ON password ((AES_DECRYPT(a, 'GEHEIM')), b(9))":              "CREATE INDEX encrypted ON password ((AES_DECRYPT(a, '***')), b(9))",
+	"CREATE TABLE t (a INT COMMENT 'pass=GEHEIM', b INT COMMENT 'db_pass: GEHEIM')":      "CREATE TABLE t (a INT COMMENT '***', b INT COMMENT '***')",
+	"DROP PROCEDURE reset_password /* pwd GEHEIM */":                                     "DROP PROCEDURE reset_password /* *** */",
+	"SET STATEMENT sql_mode='' FOR CREATE TABLE t (a INT) CONNECTION=\"GEHEIM\"":         "SET STATEMENT sql_mode='' FOR CREATE TABLE t (a INT) CONNECTION=\"***\"",
 	"CREATE VIEW v AS SELECT '-----BEGIN RSA PRIVATE KEY-----\nGEHEIM' AS k":             "CREATE VIEW v AS SELECT '***' AS k",
 	"CREATE VIEW v AS SELECT ASYMMETRIC_SIGN('RSA', a, 'GEHEIM', 'SHA256') FROM t":       "CREATE VIEW v AS SELECT ASYMMETRIC_SIGN('***', a, '***', '***') FROM t",
 	"CREATE TABLE t (a BLOB, b BLOB AS (AES_DECRYPT(a, CONCAT('GEHEIM', 'x'))) VIRTUAL)": "CREATE TABLE t (a BLOB, b BLOB AS (AES_DECRYPT(a, CONCAT('***', '***'))) VIRTUAL)",
@@ -133,10 +144,23 @@ func TestNoSecrets(t *testing.T) {
 		"CREATE TABLE t (a INT COMMENT 'http://example.com/a:b')", "ALTER TABLE t ADD pwd INT, ADD connection_id INT", "ALTER TABLE t ENCRYPTION='Y'",
 		"CREATE TABLE t (a INT) ENCRYPTED=YES ENCRYPTION_KEY_ID=3", "CREATE PROCEDURE p() BEGIN DROP TABLE a; END", "DROP TABLE passwords, user",
 		"CREATE TABLE t (encoded INT) COMMENT='x'", "ANALYZE TABLE t", "CREATE TRIGGER h BEFORE INSERT ON t FOR EACH ROW SET NEW.a = CONNECTION_ID()", "CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET NEW.a = 'x'",
-		"CREATE TABLE t (a INT COMMENT 'caf\xe9')",
+		"CREATE TABLE t (a INT COMMENT 'caf\xe9')", "CREATE TABLE t (a INT COMMENT 'bypass: none, passenger=1')",
+		"CREATE TABLE password (a ENUM('x','y'))", "CREATE TABLE IF NOT EXISTS `password` (a ENUM('x','y'))", "CREATE TABLE d.decode (a CHAR(9) DEFAULT 'x')", "CREATE TABLE .encrypt (a CHAR(9))",
+		"ALTER TABLE t ADD INDEX crypt (a(10)), ADD UNIQUE KEY `password` (b(3))", "CREATE INDEX i ON encrypt (a(10))", "CREATE INDEX i ON d.encrypt (a(10))",
+		"CREATE TABLE t (a INT, FOREIGN KEY f_crypt (a) REFERENCES password (id), b ENUM('x'))", "CREATE VIEW encrypted (a, b) AS SELECT 'x', 2",
+		`CREATE VIEW v AS SELECT "password" AS "p", password AS 'q' FROM t`,
+		"DROP PROCEDURE reset_password", "DROP FUNCTION IF EXISTS encode_id", "DROP TRIGGER users_password_bu", "DROP EVENT purge_secrets",
 	} {
-		if got := published(t, sql, 0, false); got != sql {
+		if got := published(t, sql, 0, true); got != sql {
 			t.Errorf("%s\npublished as %s", sql, got)
+		}
+	}
+	for _, sql := range []string{ // with ANSI_QUOTES
+		`CREATE TABLE "password" ("id" INT, "secret" "x")`, `CREATE TABLE d."password" ("id" CHAR(9) DEFAULT 'x')`, `ALTER TABLE t CHANGE secret "pw" INT`, `CREATE VIEW v AS SELECT "password" AS "p" FROM t`,
+		`ALTER TABLE t ADD INDEX "crypt" (a(10))`,
+	} {
+		if got := published(t, sql, modeAnsiQuotes, true); got != sql {
+			t.Errorf("ANSI_QUOTES: %s\npublished as %s", sql, got)
 		}
 	}
 }
