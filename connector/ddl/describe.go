@@ -318,13 +318,14 @@ func (d *describer) alterTable() bool {
 	st := *d.st
 	st.Schema = cmp.Or(st.Schema, n.Schema) // the session's database, not the table's
 	var to, other event.Name
-	first, others, dropped, created, altered := event.Action(""), 0, false, false, false
+	first, others, dropped, created, altered, renamed := event.Action(""), 0, false, false, false, false
 	for i, c := range clauses(p.t[p.i:]) {
 		q := &describer{st: &st, srv: d.srv, p: parser{t: c}}
 		if q.p.renames() {
 			if to, ok = q.name(); !ok {
 				return false
 			}
+			renamed = renamed || i == 0
 			continue
 		}
 		others++
@@ -360,8 +361,14 @@ func (d *describer) alterTable() bool {
 			}
 		}
 	}
+	rename := func() { d.add(event.ActionRename, event.ObjectTable, to).Old = n }
+	called := n
+	if renamed { // Canal goes by the first
+		rename()
+		called = to
+	}
 	if others > 0 {
-		d.add(event.ActionAlter, event.ObjectTable, n).Index = first
+		d.add(event.ActionAlter, event.ObjectTable, called).Index = first
 	}
 	switch {
 	case altered:
@@ -371,8 +378,8 @@ func (d *describer) alterTable() bool {
 	case dropped:
 		d.add(event.ActionDrop, event.ObjectTable, other)
 	}
-	if to != (event.Name{}) {
-		d.add(event.ActionRename, event.ObjectTable, to).Old = n
+	if to != (event.Name{}) && !renamed {
+		rename()
 	}
 	return true
 }
@@ -382,10 +389,11 @@ func (p *parser) indexed() event.Action {
 	switch {
 	case p.word("ADD"):
 		p.sign("(")
-		if p.word("CONSTRAINT") && !p.at(0).is("PRIMARY") && !p.at(0).is("UNIQUE") {
+		if p.word("CONSTRAINT") && !p.at(0).is("PRIMARY") && !p.at(0).is("UNIQUE") && !p.at(0).is("FOREIGN") {
 			p.next()
 		}
-		if p.oneOf("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR") || p.word("PRIMARY", "KEY") {
+		// VECTOR alone may be a column's name.
+		if p.oneOf("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL") || p.word("PRIMARY", "KEY") || p.word("VECTOR", "INDEX") || p.word("VECTOR", "KEY") {
 			return event.ActionCreate
 		}
 	case p.word("DROP"):

@@ -55,12 +55,17 @@ func TestDescribe(t *testing.T) {
 		{"ALTER TABLE t ADD INDEX (a), ADD c INT", "alter table d.t (create index)", mysql},
 		{"ALTER TABLE t ADD CONSTRAINT u UNIQUE (a)", "alter table d.t (create index)", mysql},
 		{"ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES o.x (b)", "alter table d.t", mysql},
+		{"ALTER TABLE t ADD CONSTRAINT FOREIGN KEY (a) REFERENCES o.x (b)", "alter table d.t", mysql},
+		{"ALTER TABLE t ADD CONSTRAINT CHECK (a > 0)", "alter table d.t", mysql},
+		{"ALTER TABLE t ADD vector INT, ADD INDEX (a)", "alter table d.t", mysql},
+		{"ALTER TABLE t ADD VECTOR INDEX i (v)", "alter table d.t (create index)", maria},
 		{"ALTER TABLE t ADD PRIMARY KEY (a)", "alter table d.t (create index)", mysql},
 		{"ALTER TABLE t DROP KEY a", "alter table d.t (drop index)", mysql},
 		{"ALTER TABLE t DROP a", "alter table d.t", mysql},
 		{"ALTER TABLE t RENAME TO x.u", "rename table d.t -> x.u", mysql},
 		{"ALTER TABLE x.t RENAME u", "rename table x.t -> d.u", mysql},
 		{"ALTER TABLE t ADD c INT, RENAME AS u, DROP e", "alter table d.t, rename table d.t -> d.u", mysql},
+		{"ALTER TABLE t RENAME TO u, ADD c INT, ADD INDEX (c)", "rename table d.t -> d.u, alter table d.u", mysql},
 		{"ALTER TABLE t RENAME COLUMN a TO b, RENAME INDEX i TO j", "alter table d.t", mysql},
 		{"ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE o.x WITHOUT VALIDATION", "alter table d.t, alter table o.x", mysql},
 		{"ALTER TABLE t CONVERT PARTITION p0 TO TABLE o.x", "alter table d.t, create table o.x", maria},
@@ -124,7 +129,7 @@ func TestDescribe(t *testing.T) {
 // TestDescribeApplied: what is said to change is what the statement does change.
 func TestDescribeApplied(t *testing.T) {
 	for _, sql := range []string{
-		"CREATE TABLE a (id INT)", "CREATE TABLE a LIKE b", "ALTER TABLE a ADD c INT", "ALTER TABLE a ADD c INT, RENAME TO x.b", "RENAME TABLE a TO t, x.b TO a, t TO x.b",
+		"CREATE TABLE a (id INT)", "CREATE TABLE a LIKE b", "ALTER TABLE a ADD c INT", "ALTER TABLE a ADD c INT, RENAME TO x.b", "ALTER TABLE a RENAME TO x.b, ADD c INT", "RENAME TABLE a TO t, x.b TO a, t TO x.b",
 		"DROP TABLE a, x.b", "CREATE INDEX i ON x.b (c)", "DROP INDEX i ON a", "CREATE SEQUENCE s", "DROP SEQUENCE s", "CREATE DATABASE x", "DROP DATABASE x",
 	} {
 		st := &Statement{Text: sql, Schema: "d"}
