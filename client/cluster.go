@@ -376,7 +376,7 @@ func (s *seat) held(ctx context.Context) (bool, error) {
 	// The ZooKeeper client sets its watches anew with each connection, perhaps too late to tell of a change meanwhile.
 	n, err := s.look(ctx)
 	if err != nil {
-		return false, s.explain(err)
+		return !errors.Is(err, zk.ErrSessionExpired), nil // the session may last yet; the next call looks again
 	}
 	if !n.there || n.stat.EphemeralOwner != s.mine {
 		return false, nil

@@ -108,7 +108,7 @@ func cursorImportCanal(ctx context.Context, args []string, in io.Reader, out, er
 	if len(moved) == 0 {
 		return errors.New("cursor import-canal: there is nothing to import")
 	}
-	if err := count(ctx, src, places); err != nil {
+	if err := count(ctx, src, comparable(d, places, moved[0].at.ServerUUID, out)); err != nil {
 		return fmt.Errorf("cursor import-canal: destination %s: %w", d.Name, err)
 	}
 	if *from != "" {
@@ -215,6 +215,25 @@ type place struct {
 	at      event.Position // a transaction end
 	known   bool           // that it has this ordinal
 	ordinal int64
+}
+
+// comparable leaves out cursors that nobody brings to this server any more: those of sinks that are not configured, and of clients that
+// have not come since another server answered.
+func comparable(d *config.Destination, places []*place, server string, out io.Writer) []*place {
+	return slices.DeleteFunc(slices.Clone(places), func(p *place) bool {
+		why := ""
+		switch isSink := strings.HasPrefix(p.id.Client, sinkPrefix); {
+		case !p.known:
+		case isSink && !slices.ContainsFunc(d.Sinks, func(s config.Sink) bool { return clientOf(d.Name, s.Name) == p.id }):
+			why = "it is of a sink that is not configured"
+		case !isSink && p.at.ServerUUID != server:
+			why = "its client has not come since another server answered"
+		}
+		if why != "" {
+			fmt.Fprintf(out, "the cursor of %s is left out of account: %s\n", p.id, why)
+		}
+		return why != ""
+	})
 }
 
 // compare orders places of one server.

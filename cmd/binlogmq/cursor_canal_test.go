@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalzk"
 	"github.com/binlogmq/binlogmq/meta"
@@ -86,5 +87,28 @@ func TestPickClients(t *testing.T) {
 	}
 	if _, err := pickClients(nil, "", "x"); err == nil {
 		t.Error("no clients at all")
+	}
+}
+
+// TestComparable: cursors that nobody moves any more keep none from being taken over; a sink's on another server does.
+func TestComparable(t *testing.T) {
+	d := &config.Destination{Name: "d", Sinks: []config.Sink{{Name: "out"}, {Name: "far"}}}
+	at := func(id meta.Identity, server string, known bool) *place {
+		return &place{id: id, at: event.Position{ServerUUID: server}, known: known}
+	}
+	client := func(name string) meta.Identity { return meta.Identity{Destination: "d", Client: name} }
+	var told strings.Builder
+	var got []string
+	for _, p := range comparable(d, []*place{
+		at(clientOf("d", "out"), "here", true), at(clientOf("d", "far"), "there", true), at(clientOf("d", "gone"), "here", true),
+		at(client("1"), "here", true), at(client("2"), "there", true), at(client("3"), "here", false),
+	}, "here", &told) {
+		got = append(got, p.id.Client)
+	}
+	if want := []string{clientOf("d", "out").Client, clientOf("d", "far").Client, "1", "3"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if n := strings.Count(told.String(), "left out of account"); n != 2 {
+		t.Errorf("told: %s", told.String())
 	}
 }

@@ -559,13 +559,17 @@ func TestUnsentBatch(t *testing.T) {
 		return len(ids)
 	}
 	send(canalwire.Get, append(me, field{3, 2}, field{4, 0})...) // and nobody reads the answer
-	for outstanding() == 0 {
-		time.Sleep(time.Millisecond)
+	await := func(want bool) {
+		t.Helper()
+		for end := time.Now().Add(2 * time.Minute); (outstanding() > 0) != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d batches are outstanding", outstanding())
+			}
+		}
 	}
+	await(true)
 	_ = lost.Close()
-	for outstanding() != 0 {
-		time.Sleep(time.Millisecond)
-	}
+	await(false)
 	equal(t, "the connection that follows", r.collect(next, 30), sequence(1, 30, 1))
 }
 

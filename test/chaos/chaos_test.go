@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -124,11 +125,18 @@ func TestChaos(t *testing.T) {
 	if !r.leases && store != "" && store != "file" {
 		t.Fatalf("%s: %q is neither file nor zookeeper", metaVariable, store)
 	}
-	again := fmt.Sprintf("make chaos SEED=%d KILLS=%d PAUSES=%d SINKS=%s META=%s SERVER=%s NAMES=%s", r.seed, kills, pauses, strings.Join(r.sinks, ","), store,
-		os.Getenv(serverVariable), os.Getenv(namesVariable))
+	kind := cmp.Or(os.Getenv(serverVariable), []string{"mysql", "mariadb"}[r.seed%2])
+	names := os.Getenv(namesVariable)
+	if names == "" {
+		names = "0"
+		if os.Getenv(killsVariable) != "" && r.seed/8%2 == 0 {
+			names = "1"
+		}
+	}
+	again := fmt.Sprintf("make chaos SEED=%d KILLS=%d PAUSES=%d SINKS=%s META=%s SERVER=%s NAMES=%s", r.seed, kills, pauses, strings.Join(r.sinks, ","), store, kind, names)
 	t.Logf("to repeat: %s", again)
 	r.build()
-	r.serve(has)
+	r.serve(has, kind, names == "1")
 	steps := plan(rand.New(rand.NewPCG(r.seed, 2)), kills, len(r.links.all), pauses, has)
 	for i := range steps {
 		if r.leases { // what is dead or frozen has an heir only then
@@ -171,22 +179,13 @@ func (r *run) build() {
 }
 
 // serve starts the servers, with a link before each, and writes the configuration.
-func (r *run) serve(has map[string]bool) {
+func (r *run) serve(has map[string]bool, kind string, names bool) {
 	t := r.t
 	t.Helper()
 	r.links = newLinks(t)
-	kind := []string{"mysql", "mariadb"}[r.seed%2]
-	if s := os.Getenv(serverVariable); s != "" {
-		kind = s
-	}
-	names := os.Getenv(killsVariable) != "" && r.seed/8%2 == 0
-	if s := os.Getenv(namesVariable); s != "" {
-		names = s != "0"
-	}
 	var options []string
 	switch kind {
-	case "mysql56", "mariadb102":
-		names = false // whatever is asked for
+	case "mysql56", "mariadb102": // never have them
 	case "mysql":
 		if !names {
 			options = []string{"--binlog-row-metadata=MINIMAL"}
@@ -196,7 +195,6 @@ func (r *run) serve(has map[string]bool) {
 			options = []string{"--binlog-row-metadata=NO_LOG"}
 		}
 	}
-	t.Logf("the database is %s, with column names in its log: %t", kind, names)
 	r.db = testenv.NewMySQL(t, kind, options...)
 	r.schema = r.db.Database()
 	r.prefix = testenv.Name(t)

@@ -421,8 +421,8 @@ func TestFailoverTransactional(t *testing.T) {
 	p.commit(two, mixed(rng, false, first, locals)...)
 	p.r.db = two
 	time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
-	moved := strings.Contains(c.Log(), movedText)
 	c.Kill()
+	moved := strings.Contains(c.Log(), movedText)
 	c = process.Start(t, p.r.config)
 	if !moved {
 		logged(c, movedText, 1)
