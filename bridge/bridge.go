@@ -363,7 +363,7 @@ func (b *Bridge) load(ctx context.Context) error {
 	changed := st != nil && st.Fingerprint != b.fingerprint
 	if changed && st.Fingerprint != MovedFingerprint && !st.Clean && !b.drains && b.o.Exact {
 		// I5: the broker would not recognise under new numbers what is stored.
-		return &StopError{Err: ErrUnfinished, Remedy: unfinishedRemedy}
+		return &StopError{Err: otherVersion(ErrUnfinished, st), Remedy: unfinishedRemedy}
 	}
 	var grown *repartitionError
 	if st != nil && !changed && st.Clean {
@@ -380,6 +380,9 @@ func (b *Bridge) load(ctx context.Context) error {
 	if err != nil {
 		if st != nil && st.Fingerprint == elsewhereFingerprint {
 			err = fmt.Errorf("another server answers, which may hold what lies behind the cursor in another order: %w", err)
+		}
+		if changed {
+			err = otherVersion(err, st)
 		}
 		return err
 	}
@@ -434,6 +437,14 @@ func (b *Bridge) load(ctx context.Context) error {
 	b.mu.Unlock()
 	b.stats.acked.Store(cursor.Last())
 	return nil
+}
+
+// otherVersion adds to an error of a changed configuration that the program is another, if that is why.
+func otherVersion(err error, st *State) error {
+	if _, why := ParseRecipe(st.Recipe); errors.Is(why, ErrRule) {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }
 
 // restore gives the sink the state that the cursor has for it; st is nil where the cursor
@@ -815,7 +826,7 @@ func (b *Bridge) partitions(ctx context.Context, topic string) (int32, error) {
 }
 
 const (
-	unfinishedRemedy = "run the old configuration until it has stopped cleanly (SIGTERM), then change it; where it cannot, since it stops before a change that is refused, begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold, or with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
+	unfinishedRemedy = "run the configuration, and the version, that sent them until the sink has stopped cleanly (SIGTERM), then change it; where it cannot, since it stops before a change that is refused, begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold, or with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
 	reconcileRemedy  = "when that is understood, begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold"
 )
 

@@ -212,3 +212,50 @@ func startRig(t testing.TB, h *history, m meta.Store, change func(*Options)) *ri
 	go func() { r.result <- r.bridge.Run(run) }()
 	return r
 }
+
+// TestUpgradeAfterKillI5: numbers of a version that counts otherwise are not used again: after a kill the sink says what to run, after a stop in order it
+// begins a new epoch.
+func TestUpgradeAfterKillI5(t *testing.T) {
+	h := randomHistory(t, rand.New(rand.NewPCG(3, 3)), 20)
+	for _, clean := range []bool{false, true} {
+		s := newFaultSink(1, 0)
+		upgraded := func(o *Options) { o.Exact, o.Sink = true, s }
+		former := testOptions(upgraded)
+		recipe := former.recipe()
+		recipe.Rule = "1"
+		st := &State{Version: stateVersion, Epoch: 1}
+		st.follow(recipe)
+		st.Clean = clean
+		text, err := st.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := &meta.Memory{}
+		if err := disk.Save(context.Background(), testID, &meta.Record{Cursor: event.Cursor{Position: event.Position{File: "log.1", Offset: 4, ServerUUID: "u"}, State: text}}); err != nil {
+			t.Fatal(err)
+		}
+		r := startRig(t, h, disk, upgraded)
+		if clean {
+			r.wait(h.want[len(h.want)-1].ordinal)
+			if now := r.bridge.Status(); now.Epoch != 2 {
+				t.Errorf("epoch %d, want 2", now.Epoch)
+			}
+		} else {
+			err := <-r.result
+			r.result <- nil
+			var stop *StopError
+			if !errors.As(err, &stop) || !errors.Is(err, ErrUnfinished) || !errors.Is(err, ErrRule) || !strings.Contains(err.Error(), "and the version, that sent them") {
+				t.Errorf("after a kill: %v", err)
+			}
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if len(s.log) > 0 != clean {
+			t.Errorf("clean %t: %d messages were sent", clean, len(s.log))
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
