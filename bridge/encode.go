@@ -527,7 +527,12 @@ func (x *encoder) headers(e *event.Event, p *plan, op []byte, seq, row int64, su
 			if x.about != e {
 				x.about = e
 				i := len(s.buf)
-				s.buf = codec.AppendTables(s.buf, e.Stmt)
+				if limit := x.b.ddlTo.Load().limit; limit > 0 {
+					// It is in each piece of a message that is cut.
+					s.buf = codec.AppendTablesWithin(s.buf, e.Stmt, limit/4)
+				} else {
+					s.buf = codec.AppendTables(s.buf, e.Stmt)
+				}
 				x.tables = s.buf[i:len(s.buf):len(s.buf)]
 			}
 			v = x.tables

@@ -601,3 +601,31 @@ func TestOversizeOptions(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOversizeTablesI3: what a statement is about leaves room for the statement itself in each of its messages.
+func TestOversizeTablesI3(t *testing.T) {
+	sql := "DROP TABLE a"
+	for i := range 3000 {
+		sql += fmt.Sprintf(", table_%d", i)
+	}
+	h := &history{offset: 4}
+	h.begin()
+	h.ddl(sql, "ddl")
+	h.end()
+	for _, how := range []Oversize{SplitOversize, StubOversize, DeadLetterOversize} {
+		for _, limit := range []int{1000, 16 << 10, 20 << 10} {
+			got, err := encodeAll(t, testBridge(t, func(o *Options) {
+				oversize(how, limit)(o)
+				o.Headers = nil
+			}), h.events)
+			if err != nil || len(got) == 0 || how == SplitOversize && len(got) < 2 {
+				t.Errorf("%s, limit %d: %d messages, %v", how, limit, len(got), err)
+			}
+			for _, r := range got {
+				if list := r.headers["tables"]; len(list) > limit/4+30 || len(list) < limit/8 && limit > 1000 || !strings.HasSuffix(list, `,{"action":"unknown"}]`) {
+					t.Errorf("%s, limit %d: %d bytes of tables", how, limit, len(list))
+				}
+			}
+		}
+	}
+}

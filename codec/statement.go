@@ -11,7 +11,13 @@ const maxTables = 16 << 10
 // AppendTables appends the list of what a statement is about, as a JSON array in the order of the statement. It ends with
 // {"action":"unknown"} where the statement may be about more than the list says.
 func AppendTables(dst []byte, s *event.Statement) []byte {
+	return AppendTablesWithin(dst, s, maxTables)
+}
+
+// AppendTablesWithin is AppendTables with another bound on the names, in bytes, which counts where it is the smaller one.
+func AppendTablesWithin(dst []byte, s *event.Statement, most int) []byte {
 	at := len(dst)
+	most = min(most, maxTables)
 	dst = append(dst, '[')
 	whole := s != nil && s.Whole
 	if s != nil {
@@ -20,7 +26,7 @@ func AppendTables(dst []byte, s *event.Statement) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			if dst = appendChange(dst, &s.Changes[i]); len(dst)-at > maxTables {
+			if dst = appendChange(dst, &s.Changes[i]); len(dst)-at > most {
 				dst, whole = dst[:before], false
 				break
 			}
