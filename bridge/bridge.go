@@ -116,6 +116,7 @@ type Bridge struct {
 	notes    int64           // of the sink that are saved; the run's own
 	farthest int64           // ordinal of the last change that this run has given to the sink; the run's own
 	former   *event.Position // where the source's log ended when this run began, before which all is that earlier ones can have sent; nil: not known
+	passed   bool            // the cursor is behind all of that
 }
 
 // New checks the options and returns a bridge. An error names every fault.
@@ -675,9 +676,20 @@ func (b *Bridge) hold(soft, hard context.Context) error {
 	}
 	b.saveNotes(hard)
 	if b.whole && b.final(err) != nil {
+		if !at.late() {
+			b.Passed() // earlier runs came no further, either
+		}
 		b.stoppedClean(hard)
 	}
 	return err
+}
+
+// Passed says that the cursor has passed all that earlier runs can have sent, which the bridge else learns from where the source's
+// log ended at its start. Any goroutine may call it.
+func (b *Bridge) Passed() {
+	b.mu.Lock()
+	b.passed = true
+	b.mu.Unlock()
 }
 
 // saveNotes saves what the sink must not forget though no acknowledgement may ever save it. No session runs.
@@ -734,15 +746,15 @@ func (b *Bridge) askFormer(ctx context.Context) {
 	}
 }
 
-// passed says whether the cursor has passed all that may be stored: what this run has sent in any of its sessions,
+// behindAll says whether the cursor has passed all that may be stored: what this run has sent in any of its sessions,
 // and what earlier ones can have sent.
-func (b *Bridge) passed(ctx context.Context) bool {
+func (b *Bridge) behindAll(ctx context.Context) bool {
 	cursor, err := b.o.Client.Cursor(ctx)
 	if err != nil || cursor.Last() < b.farthest {
 		return false
 	}
 	b.mu.Lock()
-	dirty, former := b.dirty, b.former
+	dirty, former := b.dirty && !b.passed, b.former
 	b.mu.Unlock()
 	return !dirty || former != nil && cursor.Position.Reached(former)
 }
@@ -750,7 +762,7 @@ func (b *Bridge) passed(ctx context.Context) bool {
 // stoppedClean notes in the state that nothing is stored that is not acknowledged, if that is so (I5). Without it the next
 // start replays, which is only slower.
 func (b *Bridge) stoppedClean(ctx context.Context) {
-	if !b.passed(ctx) {
+	if !b.behindAll(ctx) {
 		return
 	}
 	b.mu.Lock()

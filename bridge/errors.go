@@ -7,6 +7,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/server"
+	"github.com/binlogmq/binlogmq/sink"
 )
 
 // StopError is an error that no retry mends: the sink's subscription stops
@@ -78,6 +79,13 @@ func (e *repartitionError) Error() string {
 type heldError struct {
 	error
 	ordinal int64
+}
+
+// late says that the broker has refused the change, perhaps when later ones were stored already. All other changes that
+// cannot be passed are recognised before anything is sent, by whoever counts as this run does.
+func (e *heldError) late() bool {
+	var large *sink.TooLargeError
+	return errors.As(e.error, &large)
 }
 
 func (e *heldError) Unwrap() error { return e.error }

@@ -161,6 +161,8 @@ type replaying struct {
 	bridge *bridge.Bridge
 	sink   publisher
 	passed func() bool // all that was stored is acknowledged; nil: not known
+
+	stopped error // why the bridge stopped by itself, after Run
 }
 
 // gate is a source that can be told to end behind the transaction that is being read.
@@ -301,6 +303,11 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 	if err := p.finished(soft, d, sinks); err != nil {
 		return err
 	}
+	for i := range sinks {
+		if e := sinks[i].stopped; e != nil {
+			log.Warn("the old configuration stops here, and the new one begins", "sink", names[i], "error", e)
+		}
+	}
 	log.Info("what was done before is finished", "sinks", names)
 	return nil
 }
@@ -321,6 +328,9 @@ func (p *program) finished(ctx context.Context, d *destination, sinks []replayin
 		case recounted && v.inside():
 			return fmt.Errorf("destination %s, sink %s: the sink stands inside a transaction, whose row changes the new configuration (tables, system_versioned) counts otherwise: "+
 				"leave both as they were and exclude the table by the sink's own tables; or set a new position with: binlogmq cursor set", d.cfg.Name, name)
+		case sinks[i].matters && !v.state.Clean && sinks[i].stopped != nil:
+			return fmt.Errorf("destination %s, sink %s: what was done before the change of the configuration cannot be finished, since the old configuration stops before a change behind which others may be stored (%w): "+
+				"begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold", d.cfg.Name, name, sinks[i].stopped)
 		case sinks[i].matters && !v.state.Clean, recounted && end >= 0 && v.cursor.Ordinal != end:
 			return fmt.Errorf("destination %s, sink %s: what was done before the change of the configuration is not finished; start again", d.cfg.Name, name)
 		}
@@ -391,7 +401,7 @@ func (p *program) runFormer(soft, hard context.Context, d *destination, g *gate,
 		case e == nil || soft.Err() != nil:
 		case errors.As(e, &stop) && len(sinks) == 1:
 			// Where the old recipe ends the old process ended too, at the latest; the state says whether all before is whole.
-			p.log.Warn("the old configuration stops here, and the new one begins", "destination", d.cfg.Name, "sink", sinks[i].part.cfg.Name, "error", e)
+			sinks[i].stopped = e
 		default:
 			return e
 		}
@@ -445,6 +455,9 @@ func (p *program) follow(ctx context.Context, d *destination, g *gate, end event
 			continue
 		}
 		if len(st.Subscriptions) == len(sinks) && cursors >= limit {
+			for i := range sinks {
+				sinks[i].bridge.Passed()
+			}
 			return nil
 		}
 	}
