@@ -381,7 +381,12 @@ func (r *run) fault(s step) {
 	switch s.fault {
 	case "":
 	case "kill dumps":
-		r.did["dump threads killed"] += r.db.KillDumps()
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // the program may just start
+			if n := r.db.KillDumps(); n > 0 {
+				r.did["dump threads killed"] += n
+				break
+			}
+		}
 	case "restart database":
 		r.db.Restart()
 	case "kill database":
