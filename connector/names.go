@@ -160,7 +160,7 @@ func (n *names) scan(from, to event.Position, tell func(*binlog.Statement) error
 		}
 	}
 	m := binlog.NewMachine(binlog.Options{
-		Destination: c.opt.Destination, ServerUUID: n.sv.uuid, Match: func(string, string) bool { return false }, Scan: true,
+		Destination: c.opt.Destination, ServerUUID: n.sv.uuid, Server: n.sv.ddl(), Charsets: n.charsets, Match: func(string, string) bool { return false }, Scan: true,
 		Tables: tap{tell}, HideGTIDs: n.r.hideGTIDs, Position: n.at, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
 		Emit: func(e *event.Event) error {
 			if e.Kind == event.End {

@@ -272,7 +272,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	}
 	tables := c.tables(sv)
 	m := binlog.NewMachine(binlog.Options{
-		Destination: c.opt.Destination, ServerUUID: sv.uuid, Server: sv.ddl(), Match: tables.Match,
+		Destination: c.opt.Destination, ServerUUID: sv.uuid, Server: sv.ddl(), Match: tables.Match, Charsets: charsets,
 		Tables: schema.New(schema.Options{
 			MariaDB: sv.mariaDB, Version: sv.version, Caseless: sv.caseless(), From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
 		}),

@@ -30,6 +30,7 @@ type Statement struct {
 	Schema     []byte // default database of the session
 	SQLMode    uint64 // of the session
 	Collation  uint16 // id of the server's default; 0 when the log does not say
+	Version    int    // of the server that wrote it as the log tells, else that of Options.Server
 	GTID       event.GTID
 	ServerUUID string
 	File       string
@@ -46,6 +47,7 @@ type Options struct {
 	MatchSchema func(schema string) bool        // whether any table of a schema may be captured; nil: yes
 	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
 	Passed      func(*Passed)                   // told of statement-format DML that may concern captured tables, which is passed over then; nil: it ends the stream
+	Charsets    map[uint32]string               // collation id -> character set, as the server has them; nil: the default collations are known
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
 	Skip        func(event.GTID) int64   // how many ordinals a transaction takes that is passed over unread; 0: it is read. May be nil
@@ -663,10 +665,14 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	var text []byte
 	var about *event.Statement
 	if s != stmtAccount && s != stmtSpared {
-		if err := m.changed(q, start, next); err != nil {
+		if err := m.changed(r, q, start, next); err != nil {
 			return err
 		}
-		text, about = m.describe(q)
+		if text, about = m.describe(q); ofTemporary(r, about) {
+			for i := range about.Changes {
+				about.Changes[i].Object = event.ObjectTemporary
+			}
+		}
 	}
 	e := m.alloc.event(len(text))
 	*e = event.Event{
@@ -697,21 +703,26 @@ func (m *Machine) describe(q *Query) ([]byte, *event.Statement) {
 		return nil, nil
 	}
 	text := m.utf8(q, q.Statement)
-	about := ddl.Describe(&ddl.Statement{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Schema: string(q.Schema), SQLMode: q.SQLMode}, m.opt.Server)
+	about := m.about(q, text)
 	if text = redact(text, q.SQLMode, about); text == nil {
 		return nil, nil
 	}
 	return text, about
 }
 
+// about tells what a statement with this text is about.
+func (m *Machine) about(q *Query, text []byte) *event.Statement {
+	return ddl.Describe(&ddl.Statement{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Schema: string(q.Schema), SQLMode: q.SQLMode}, m.opt.Server)
+}
+
 // changed tells Options.Tables of a statement.
-func (m *Machine) changed(q *Query, start, next uint64) error {
-	if m.opt.Tables == nil {
+func (m *Machine) changed(r *Raw, q *Query, start, next uint64) error {
+	if m.opt.Tables == nil || r.Flags&FlagThread != 0 && ofTemporary(r, m.about(q, m.utf8(q, q.Statement))) {
 		return nil
 	}
 	m.forget()
 	st := Statement{
-		Text: m.utf8(q, q.Statement), Schema: q.Schema, SQLMode: q.SQLMode, Collation: q.ServerCollation,
+		Text: m.utf8(q, q.Statement), Schema: q.Schema, SQLMode: q.SQLMode, Collation: q.ServerCollation, Version: m.opt.Server.Version,
 		ServerUUID: m.opt.ServerUUID, File: m.file, Start: start, Next: next,
 	}
 	if m.txn != nil {
@@ -754,6 +765,7 @@ func (m *Machine) tableMap(r *Raw, start uint64) error {
 func (m *Machine) define(t *TableMap, start uint64) (*definition, error) {
 	d := &definition{schema: string(t.Schema), name: string(t.Table)}
 	if m.opt.Match(d.schema, d.name) {
+		t.Version = m.opt.Server.Version
 		table, err := m.opt.Tables.Table(t)
 		if err != nil {
 			var stop *StopError

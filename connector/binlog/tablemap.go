@@ -8,6 +8,8 @@ type TableMap struct {
 	// Definition is everything behind the table id and the flags. Equal
 	// definitions mean equal tables.
 	Definition []byte
+	// Version is that of the server that wrote it, as in ddl.Server; 0 when nobody has told it.
+	Version int
 
 	rest []byte
 }

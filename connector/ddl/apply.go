@@ -11,13 +11,39 @@ import (
 // come out as [Unknown]; a statement of an unknown kind makes so every table that its text names. The changes are in order, and
 // at most one of them is for each name.
 func Apply(st *Statement, srv Server, known Tables) []Change {
+	if st.Version > 0 {
+		srv.Version = st.Version // I5: comments that it has executed are read as it read them, whatever server sends the log later
+	}
 	t, whole := tokens(st.Text, st.SQLMode, srv)
 	a := &applier{st: st, srv: srv, known: known, made: map[Name]int{}, p: parser{t: t}}
 	if !whole || !a.statement() {
 		a.changes, a.made = a.changes[:0], map[Name]int{}
 		a.named(t)
 	}
+	if slices.ContainsFunc(t, token.damaged) {
+		a.damaged(t)
+	}
 	return a.changes
+}
+
+// damaged makes unknown what a statement has made, or may have changed, some of whose names could not be read: they were in a character set that
+// nobody knows. Such a name may be that of any table whose name is not in ASCII (I6).
+func (a *applier) damaged(t []token) {
+	for i := range a.changes {
+		if c := &a.changes[i]; c.State == Known {
+			c.State, c.Table = Unknown, nil
+		}
+	}
+	for _, n := range a.known.Names("") {
+		if !isASCII(n.Schema + n.Table) {
+			a.set(n, Unknown, nil, Name{})
+		}
+	}
+	a.named(t)
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > 127 })
 }
 
 // Touched returns the tables that the statement may change, under their old and new names, and the databases
@@ -1035,11 +1061,11 @@ func (e *editor) convert(set string) bool {
 	e.begin()
 	for i := range e.table.Columns {
 		c := &e.table.Columns[i]
-		if c.Charset == "" || c.JSON || set == "binary" {
-			if set == "binary" && c.Charset != "" {
-				return false
-			}
+		if c.Charset == "" || c.Charset == set {
 			continue
+		}
+		if set == "binary" {
+			return false
 		}
 		old := width(c.Charset)
 		if old == 0 {
@@ -1057,7 +1083,7 @@ func (e *editor) convert(set string) bool {
 			}
 			c.Charset = set
 		default:
-			if width(set) > old {
+			if width(set) > old && c.DataType != "longtext" {
 				return false // a text may become a larger one
 			}
 			c.Charset = set
@@ -1078,9 +1104,7 @@ func samePrefix(a, b, prefix string) bool {
 
 // asciiLabels reports whether the labels are known, and in ASCII.
 func asciiLabels(c *Column) bool {
-	return c.Members != nil && !slices.ContainsFunc(c.Members, func(m string) bool {
-		return strings.ContainsFunc(m, func(r rune) bool { return r > 127 })
-	})
+	return c.Members != nil && !slices.ContainsFunc(c.Members, func(m string) bool { return !isASCII(m) })
 }
 
 // finish puts the columns in order, as the server does: what stays and what is changed in place, then what moves or is new.
@@ -1150,8 +1174,7 @@ func (e *editor) finish() bool {
 		}
 	}
 	if at := slices.IndexFunc(list, func(c Column) bool { return e.gipk && strings.EqualFold(c.Name, t.Columns[0].Name) }); at > 0 {
-		own := list[at]
-		list = slices.Insert(slices.Delete(list, at, at+1), 0, own)
+		return false // whether it is that key depends on AUTO_INCREMENT, engine and partitions, and with that where it stands
 	}
 	if t.RowTimes && len(tail) == 0 && !slices.ContainsFunc(list, func(c Column) bool { return c.Name == "row_start" }) {
 		var own Table

@@ -293,8 +293,8 @@ func (r *reader) members(d *definition, name string) bool {
 		return false
 	}
 	for _, part := range clauses(inner) {
-		if len(part) != 1 || part[0].kind != text {
-			return false // in hexadecimal, or of another character set
+		if len(part) != 1 || part[0].kind != text || strings.ContainsRune(part[0].s, '\uFFFD') {
+			return false // in hexadecimal, or of another character set, or one that nobody knows
 		}
 		d.Members = append(d.Members, strings.TrimRight(part[0].s, " "))
 	}

@@ -223,6 +223,40 @@ func TestApplyLabels(t *testing.T) {
 	}
 }
 
+// I6: a name that could not be read may be any one that is not in ASCII, and nothing is known of what such a statement makes.
+func TestApplyDamaged(t *testing.T) {
+	w := shop()
+	w[Name{"shop", "é"}] = &Table{Columns: []Column{column("x", 0)}}
+	for sql, want := range map[string]string{
+		"ALTER TABLE t ADD `\uFFFD` INT":                               "shop.t ?; shop.é ?",
+		"ALTER TABLE t RENAME COLUMN a TO \uFFFD":                      "shop.t ?; shop.é ?",
+		"ALTER TABLE `\uFFFD` ADD c INT":                               "shop.\uFFFD ?; shop.é ?",
+		"CREATE TABLE n (`\uFFFD` INT)":                                "shop.n ?; shop.é ?",
+		"CREATE TABLE n (a INT COMMENT '\uFFFD')":                      "shop.n (a)",
+		"ALTER TABLE t ADD e ENUM('\uFFFD')":                           "shop.t ?",
+		"ALTER TABLE t ADD c VARCHAR(3) DEFAULT '\uFFFD', COMMENT 'x'": "shop.t (id#1 a b c)",
+		"ALTER TABLE é ADD c INT":                                      "shop.é (x c)",
+		"CREATE VIEW n AS SELECT '\uFFFD'":                             "",
+	} {
+		changes := Apply(&Statement{Text: sql, Schema: "shop"}, Server{Version: 80400}, w)
+		slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Name.String(), b.Name.String()) })
+		sorted := strings.Split(want, "; ")
+		slices.Sort(sorted)
+		if got := brief(changes); got != strings.Join(sorted, "; ") {
+			t.Errorf("%s: %s, want %s", sql, got, want)
+		}
+	}
+}
+
+// I5: comments are executed as the server did that wrote the statement, not as the one does that sends the log now.
+func TestApplyByWriter(t *testing.T) {
+	for version, want := range map[int]string{0: "shop.t (id#1 a b c)", 80036: "shop.t (id#1 a b)", 80400: "shop.t (id#1 a b c)"} {
+		if got := brief(Apply(&Statement{Text: "ALTER TABLE t COMMENT 'x' /*!80400 , ADD c INT */", Schema: "shop", Version: version}, Server{Version: 80400}, shop())); got != want {
+			t.Errorf("%d: %s, want %s", version, got, want)
+		}
+	}
+}
+
 // I6: IF NOT EXISTS tells nothing of a database that may have been there before.
 func TestApplyDatabaseThatMayBeThere(t *testing.T) {
 	w := shop()

@@ -31,6 +31,11 @@ type token struct {
 // is reports whether the token is the bare word w, which is in upper case.
 func (t token) is(w string) bool { return t.kind == word && strings.EqualFold(t.s, w) }
 
+// damaged reports whether the token is an identifier that could not be read as it was sent.
+func (t token) damaged() bool {
+	return (t.kind == word || t.kind == quoted) && strings.ContainsRune(t.s, '\uFFFD')
+}
+
 // maxTokens bounds the memory that a statement takes; beyond it nothing is understood.
 const maxTokens = 1 << 19
 

@@ -129,6 +129,7 @@ type Statement struct {
 	Schema  string // default database
 	SQLMode uint64
 	Charset string // default character set of the server; "" when not known
+	Version int    // of the server that wrote it, as in [Server]; 0: that of the Server with which it is read
 }
 
 // maxBytes gives the bytes of the longest character, for the sets that have more than one.

@@ -163,7 +163,7 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 	}
 	switch {
 	case !named:
-		if err := b.name(table, cols, n, joined); err != nil {
+		if err := b.name(table, cols, n, joined, b.hides(t)); err != nil {
 			return nil, err
 		}
 		if b.sequence(table) {
@@ -174,7 +174,8 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("table %s: asking information_schema: %w", n, err)
 		}
-		b.enrich(table, def, joined)
+		state, _ := b.opt.View.def(n)
+		b.enrich(table, def, joined, state == ddl.Known)
 	}
 	if b.opt.MariaDB && b.opt.View != nil && !b.opt.AllVersions {
 		if err := b.live(table, n, joined); err != nil {
@@ -198,7 +199,7 @@ func (b *Builder) joined(t *event.Table) bool {
 func (b *Builder) live(t *event.Table, n ddl.Name, joined bool) error {
 	index := func(name string) int {
 		return slices.IndexFunc(t.Columns, func(c event.Column) bool {
-			return c.Name == name && (joined || !c.Nullable) && (c.Type == event.TypeTimestamp2 || c.Type == event.TypeTimestamp)
+			return c.Name == name && (joined || !c.Nullable) && (c.Type == event.TypeTimestamp2 && c.Meta == 6 || c.Type == event.TypeTimestamp)
 		})
 	}
 	end := index("row_end")
@@ -226,7 +227,7 @@ func (b *Builder) live(t *event.Table, n ddl.Name, joined bool) error {
 }
 
 // name gives the columns of a table the names that they had where the reader stands (I6).
-func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name, joined bool) error {
+func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name, joined bool, hides hiding) error {
 	full := FullMetadata(b.opt.MariaDB, b.opt.Version)
 	const behind = " (rows logged before that cannot be read: then move the cursor behind them with: binlogmq cursor set)"
 	if b.opt.From == FromLog || b.opt.View == nil {
@@ -238,7 +239,7 @@ func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name, joi
 		_, err := b.opt.View.resolve(n, remedy, func(d *ddl.Table) error {
 			trial := *table
 			trial.Columns = slices.Clone(table.Columns)
-			if err := b.adopt(&trial, cols, d, joined, remedy); err != nil {
+			if err := b.adopt(&trial, cols, d, joined, hides, remedy); err != nil {
 				return err
 			}
 			def = d
@@ -248,8 +249,36 @@ func (b *Builder) name(table *event.Table, cols *binlog.Columns, n ddl.Name, joi
 			return err
 		}
 	}
-	return b.adopt(table, cols, def, joined, "it was altered where the log does not show it (sql_log_bin=0, or statements that were skipped): if its present columns are those of these rows, "+
+	return b.adopt(table, cols, def, joined, hides, "it was altered where the log does not show it (sql_log_bin=0, or statements that were skipped): if its present columns are those of these rows, "+
 		"have them looked up again with: binlogmq schema forget; to be safe from now on "+full)
+}
+
+// hiding says which of a table's hidden columns are not in the log.
+type hiding uint8
+
+const (
+	hidesSome hiding = iota
+	hidesNone
+	hidesAll
+	hidesAllOrNone
+)
+
+// hides tells which hidden columns the server that wrote a TABLE_MAP keeps back. MariaDB loses some when it alters a table. MySQL has begun to log none at
+// some version after 8.0.36. I6: the fewer counts fit, the surer is a column that was dropped unseen noticed by them.
+func (b *Builder) hides(t *binlog.TableMap) hiding {
+	v := t.Version
+	if v == 0 {
+		v = ddl.ParseVersion(b.opt.Version)
+	}
+	switch {
+	case b.opt.MariaDB:
+		return hidesSome
+	case v <= 80036:
+		return hidesNone
+	case v >= 90700:
+		return hidesAll
+	}
+	return hidesAllOrNone
 }
 
 // columns fills the columns with what the TABLE_MAP says.
@@ -422,8 +451,9 @@ func (b *Builder) sequence(t *event.Table) bool {
 	})
 }
 
-// enrich adds what is known beyond the TABLE_MAP, a column at a time and only where name and type agree. joined is as of [Builder.joined].
-func (b *Builder) enrich(t *event.Table, def *ddl.Table, joined bool) {
+// enrich adds what is known beyond the TABLE_MAP, a column at a time and only where name and type agree. joined is as of [Builder.joined];
+// proven says that the definition holds here, so that it may say what the log then does not: which columns are NOT NULL (I6).
+func (b *Builder) enrich(t *event.Table, def *ddl.Table, joined, proven bool) {
 	if def == nil {
 		return
 	}
@@ -438,7 +468,7 @@ func (b *Builder) enrich(t *event.Table, def *ddl.Table, joined bool) {
 		if k == nil || k.Hidden != "" || disagree(c, k, joined) != "" {
 			continue
 		}
-		b.apply(c, k, joined)
+		b.apply(c, k, joined && proven)
 	}
 }
 
@@ -475,11 +505,13 @@ func (b *Builder) apply(c *event.Column, k *ddl.Column, joined bool) {
 
 // adopt gives the columns the names of a definition, and whatever else the
 // TABLE_MAP lacks, if every column agrees (I6).
-func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, joined bool, remedy string) error {
+func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, joined bool, hides hiding, remedy string) error {
 	info := def.Columns
-	// Hidden columns stand last. Newer versions of MySQL log none of them, and MariaDB loses some when it alters a table.
-	for len(info) > len(t.Columns) && info[len(info)-1].Hidden != "" {
+	for hides != hidesNone && len(info) > 0 && (len(info) > len(t.Columns) || hides == hidesAll) && info[len(info)-1].Hidden != "" { // they stand last
 		info = info[:len(info)-1]
+	}
+	if n := len(info); hides == hidesAllOrNone && n < len(def.Columns) && n > 0 && info[n-1].Hidden != "" {
+		info = def.Columns
 	}
 	if len(info) != len(t.Columns) {
 		return stop(fmt.Sprintf("the log shows %d columns, the known definition %d", len(t.Columns), len(info)), remedy, nil)

@@ -312,6 +312,22 @@ func TestOuterJoins(t *testing.T) {
 	}
 }
 
+// I6: what was read later than the rows were written does not say which of their columns are NOT NULL.
+func TestOuterJoinsBehind(t *testing.T) {
+	m := tableMap(t, "\x03\x03", "", "\x03", "\x04", names("id", "n"), "\x08", "\x00")
+	cols := []ddl.Column{{Name: "id", DataType: "int", SQLType: "int", Key: 1}, {Name: "n", DataType: "int", SQLType: "int"}}
+	for at, want := range map[uint64]string{50: "id int not null, n int key [0]", 100: "id int not null, n int not null key [0]"} {
+		h := NewHistory(nil)
+		server := ddl.Server{MariaDB: true, Version: 101106}
+		h.begin(server, place(at), place(100), map[ddl.Name]*ddl.Table{{Schema: "shop"}: {}, shopT: {Columns: cols}})
+		v := h.View(place(at), ViewOptions{Source: &present{at: place(at), now: place(100)}, Server: server})
+		table, err := New(Options{MariaDB: true, Version: "10.11.6-MariaDB", Charsets: charsets, View: v}).Table(m)
+		if err != nil || describe(table) != want {
+			t.Errorf("at %d: %v, %v, want %s", at, table, err, want)
+		}
+	}
+}
+
 // I6: the names of a definition are taken if every column agrees, else not one.
 func TestAdopt(t *testing.T) {
 	m := tableMap(t, "\x08\x0f\xfe\xf6", "\x14\x00\xf7\x01\x0a\x02", "\x0e")
@@ -332,12 +348,21 @@ func TestAdopt(t *testing.T) {
 	if got := describe(table); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	// Of hidden columns the log has all, some or none.
+	// Of hidden columns the log has what the version of the server that wrote it has.
 	hidden := []ddl.Column{{Name: "!hidden!x!0!0", Hidden: "x", Invisible: true, AsLogged: true}, {Name: "!hidden!y!0!0", Hidden: "y", Invisible: true, AsLogged: true}}
-	for n := range 2 {
-		table, err := build(append(append([]ddl.Column(nil), good[:4-n]...), hidden...), nil)
-		if n == 0 && (err != nil || describe(table) != want) || n > 0 && (err != nil || !table.Columns[3].Hidden) {
-			t.Errorf("%d of 2: %v, %v", n, table, err)
+	for _, c := range []struct {
+		maria   bool
+		version int
+		want    [3]bool // whether the log may have none, one, and both
+	}{{false, 80036, [3]bool{false, false, true}}, {false, 80400, [3]bool{true, false, true}}, {false, 90704, [3]bool{true, false, false}}, {true, 101106, [3]bool{true, true, true}}} {
+		for n, may := range c.want {
+			m := tableMap(t, "\x03\x03\x03", "", "\x07")
+			m.Version = c.version
+			cols := append(append([]ddl.Column(nil), integer("a", "b", "c").Columns[:3-n]...), hidden...)
+			table, err := New(Options{MariaDB: c.maria, Version: "10.11.6", Charsets: charsets, View: knowing(&present{}, c.maria, cols)}).Table(m)
+			if (err == nil) != may || may && table.Columns[2].Hidden != (n > 0) {
+				t.Errorf("%d of 2, %d: %v, %v", n, c.version, table, err)
+			}
 		}
 	}
 	for name, change := range map[string]func(c []ddl.Column) []ddl.Column{
