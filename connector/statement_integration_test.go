@@ -53,6 +53,26 @@ func TestStatementFormat(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			// A temporary table that hides a captured one from its session is not that one.
+			from = start(t, con)
+			for _, format := range []string{"STATEMENT", "MIXED", "ROW"} {
+				for _, q := range []string{
+					"SET SESSION binlog_format=" + format, "CREATE TEMPORARY TABLE t (id INT PRIMARY KEY)", "ALTER TABLE t ADD c INT, ADD INDEX (c)", "CREATE INDEX i ON t (id, c)", "TRUNCATE t", "TRUNCATE done",
+					"DROP TABLE t", "TRUNCATE t", "SET SESSION binlog_format=ROW",
+				} {
+					s.Exec(q)
+				}
+			}
+			s.Exec("CREATE TABLE hidden (id INT)")
+			var about []string
+			for _, e := range readUntil(t, con, from, marker("TABLE hidden")) {
+				if first := e.Stmt.First(); e.Kind == event.DDL && first.Object == event.ObjectTable {
+					about = append(about, string(first.Action)+" "+first.Name)
+				}
+			}
+			if got := strings.Join(about, ", "); got != strings.Repeat("truncate done, truncate t, ", 3)+"create hidden" {
+				t.Errorf("statements about tables: %s", got)
+			}
 			// Who chooses so has them counted, and what follows.
 			passing := newConnectorWith(t, s, func(o *Options) { o.Start, o.PassDML = "latest", true }, "shop.*", "!shop.tmp*")
 			from = start(t, passing)

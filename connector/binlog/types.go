@@ -82,6 +82,7 @@ func (t EventType) String() string {
 
 // Flags of the event header.
 const (
+	FlagThread     uint16 = 0x04 // temporary tables of the session are used
 	FlagArtificial uint16 = 0x20 // made by the sender, not in the file
 	FlagIgnorable  uint16 = 0x80 // whoever does not know the event may pass over it
 )
