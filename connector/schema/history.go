@@ -342,6 +342,11 @@ func (h *History) Forget(n ddl.Name) bool {
 		h.loaded = true // what is saved does not come back
 		return true
 	}
+	return h.forget(n)
+}
+
+// forget makes what is known of a table to be looked up again. h.mu is held.
+func (h *History) forget(n ddl.Name) bool {
 	_, there := h.base[n]
 	there = there || len(h.lists[n]) > 0
 	delete(h.base, n)
@@ -415,15 +420,22 @@ func (h *History) decode(data []byte) error {
 	valid := func(state ddl.State, t *ddl.Table) bool {
 		return state <= ddl.Unknown && (state == ddl.Unknown || (t != nil) == (state == ddl.Known)) && (t == nil || len(t.Columns) <= 4096)
 	}
+	var stale []ddl.Name
 	for _, t := range s.Tables {
 		if t.Schema == "" || !valid(ddl.Known, t.Def) {
 			return fmt.Errorf("table %q.%q makes no sense", t.Schema, t.Table)
 		}
-		h.base[ddl.Name{Schema: t.Schema, Table: t.Table}] = t.Def
+		n := ddl.Name{Schema: t.Schema, Table: t.Table}
+		if h.base[n] = t.Def; !rowEnd(t.Def) {
+			stale = append(stale, n)
+		}
 	}
 	for _, v := range s.Versions {
 		if v == nil || v.Schema == "" || !valid(v.State, v.Def) {
 			return errors.New("a version makes no sense")
+		}
+		if v.Def != nil && !rowEnd(v.Def) {
+			stale = append(stale, v.name())
 		}
 		h.lists[v.name()] = append(h.lists[v.name()], v)
 		if !v.Looked {
@@ -434,7 +446,24 @@ func (h *History) decode(data []byte) error {
 	h.at, h.read = s.At.position(), s.Read.position()
 	h.known = true
 	h.added = len(s.Versions)
+	for _, n := range stale { // I6: to be looked up again
+		h.forget(n)
+	}
 	return nil
+}
+
+// rowEnd marks the end of a row's time in the definition of a table WITH SYSTEM VERSIONING, which was not saved once. It returns false
+// where nobody can tell which column it is.
+func rowEnd(t *ddl.Table) bool {
+	if !t.Versioned || slices.ContainsFunc(t.Columns, func(c ddl.Column) bool { return c.RowEnd }) {
+		return true
+	}
+	i := slices.IndexFunc(t.Columns, func(c ddl.Column) bool { return c.Name == "row_end" })
+	if !t.RowTimes || i < 0 {
+		return false
+	}
+	t.Columns[i].RowEnd = true
+	return true
 }
 
 // Summary tells of a table, for people.

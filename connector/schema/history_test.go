@@ -427,6 +427,34 @@ func TestHistoryDamaged(t *testing.T) {
 	}
 }
 
+// I6: a definition that was saved without what its key depends on is completed, or looked up again.
+func TestHistoryWithoutRowEnd(t *testing.T) {
+	versioned := func(rowTimes bool, names ...string) *ddl.Table {
+		t := integer(names...)
+		t.Versioned, t.RowTimes = true, rowTimes
+		return t
+	}
+	k := &box{}
+	h := begun(k, 100, 100)
+	h.base[ddl.Name{Schema: "shop", Table: "own"}] = versioned(false, "id", "s", "e")
+	h.base[ddl.Name{Schema: "shop", Table: "times"}] = versioned(true, "id", "row_start", "row_end")
+	h.changes++
+	if err := h.Save(t.Context(), event.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	h = NewHistory(k)
+	if err := h.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
+	if state, _ := v.def(ddl.Name{Schema: "shop", Table: "own"}); state == ddl.Known {
+		t.Error("a table with columns of its own is still known")
+	}
+	if state, d := v.def(ddl.Name{Schema: "shop", Table: "times"}); state != ddl.Known || !d.Columns[2].RowEnd {
+		t.Errorf("%v %+v", state, d)
+	}
+}
+
 func FuzzHistory(f *testing.F) {
 	h := begun(nil, 100, 100)
 	v := h.View(place(100), ViewOptions{Source: &present{}, Server: srv})
