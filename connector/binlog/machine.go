@@ -692,8 +692,9 @@ func (m *Machine) wroteBy(formatDescription []byte) {
 	if len(formatDescription) < 52 {
 		return
 	}
-	if v := ddl.ParseVersion(string(bytes.TrimRight(formatDescription[2:52], "\x00"))); v > 0 {
+	if v := ddl.ParseVersion(string(bytes.TrimRight(formatDescription[2:52], "\x00"))); v > 0 && v != m.opt.Server.Version {
 		m.opt.Server.Version = v
+		m.forget() // what rows are like depends on it, too
 	}
 }
 

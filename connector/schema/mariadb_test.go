@@ -47,6 +47,24 @@ func TestColumnsOfMariaDB(t *testing.T) {
 	}
 }
 
+// I3, I5: a file that a server wrote before it was upgraded is read as that version wrote it.
+func TestColumnsByWriter(t *testing.T) {
+	b := New(Options{MariaDB: true, Version: "10.11.6-MariaDB", Charsets: charsets, View: knowing(&present{}, true, nil)})
+	if err := b.Changed(said(200, "create table t (v int as (1) virtual)")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		version int
+		want    event.Virtual
+	}{{100432, event.VirtualNull}, {101106, event.VirtualLogged}, {100432, event.VirtualNull}, {0, event.VirtualLogged}} {
+		m := tableMap(t, "\x03", "", "\x01")
+		m.Version = c.version
+		if table, err := b.Table(m); err != nil || table.Columns[0].Virtual != c.want {
+			t.Errorf("%d: %+v, %v", c.version, table, err)
+		}
+	}
+}
+
 // I5, I6: which rows of a table WITH SYSTEM VERSIONING show depends on what is known for sure.
 func TestSystemVersioning(t *testing.T) {
 	const own = "create table t (id int not null, row_start timestamp(6) not null, row_end timestamp(6) not null, primary key (id, row_end))"

@@ -35,6 +35,7 @@ type Builder struct {
 	opt    Options
 	known  map[string]*entry // by definition; those used since the last generation began
 	before map[string]*entry // the generation before
+	wrote  int               // version of the server that wrote the TABLE_MAP at hand, as in ddl.Server
 	weight int               // of known
 	limit  int               // of a generation
 }
@@ -49,6 +50,7 @@ type entry struct {
 type origin struct {
 	state ddl.State
 	def   *ddl.Table
+	wrote int
 }
 
 // generation bounds the bytes of the tables that are remembered of one generation, of which there are two (I9).
@@ -98,6 +100,7 @@ func (b *Builder) Changed(st *binlog.Statement) error {
 }
 
 func (b *Builder) origin(n ddl.Name) (o origin) {
+	o.wrote = b.wrote
 	if b.opt.View != nil {
 		o.state, o.def = b.opt.View.def(n)
 	}
@@ -109,6 +112,9 @@ func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
 	n := ddl.Name{Schema: text(t.Schema), Table: text(t.Table)}
 	if b.opt.View != nil {
 		n = b.opt.View.srv.Fold(n)
+	}
+	if b.wrote = t.Version; b.wrote == 0 {
+		b.wrote = ddl.ParseVersion(b.opt.Version)
 	}
 	from := b.origin(n)
 	if e, ok := b.known[string(t.Definition)]; ok && e.from == from {
@@ -163,7 +169,7 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 	}
 	switch {
 	case !named:
-		if err := b.name(table, cols, n, joined, b.hides(t)); err != nil {
+		if err := b.name(table, cols, n, joined, b.hides()); err != nil {
 			return nil, err
 		}
 		if b.sequence(table) {
@@ -191,7 +197,7 @@ func (b *Builder) build(t *binlog.TableMap, n ddl.Name) (*event.Table, error) {
 // joined reports whether the log may be wrong about columns that are NOT NULL, since it says of all that they are nullable: so do MariaDB, and MySQL
 // before 8, in a statement that changes a table which it joins as the optional side of an outer join.
 func (b *Builder) joined(t *event.Table) bool {
-	return (b.opt.MariaDB || !atLeast(b.opt.Version, 8, 0)) && !slices.ContainsFunc(t.Columns, func(c event.Column) bool { return !c.Nullable })
+	return (b.opt.MariaDB || b.wrote < 80000) && !slices.ContainsFunc(t.Columns, func(c event.Column) bool { return !c.Nullable })
 }
 
 // live has the events of a table WITH SYSTEM VERSIONING show its present rows. That it is one says the history; where that does not know
@@ -265,17 +271,13 @@ const (
 
 // hides tells which hidden columns the server that wrote a TABLE_MAP keeps back. MariaDB loses some when it alters a table. MySQL has begun to log none at
 // some version after 8.0.36. I6: the fewer counts fit, the surer is a column that was dropped unseen noticed by them.
-func (b *Builder) hides(t *binlog.TableMap) hiding {
-	v := t.Version
-	if v == 0 {
-		v = ddl.ParseVersion(b.opt.Version)
-	}
+func (b *Builder) hides() hiding {
 	switch {
 	case b.opt.MariaDB:
 		return hidesSome
-	case v <= 80036:
+	case b.wrote <= 80036:
 		return hidesNone
-	case v >= 90700:
+	case b.wrote >= 90700:
 		return hidesAll
 	}
 	return hidesAllOrNone
@@ -478,7 +480,7 @@ func (b *Builder) apply(c *event.Column, k *ddl.Column, joined bool) {
 	}
 	if b.opt.MariaDB && k.Virtual {
 		c.Virtual = event.VirtualLogged
-		if !atLeast(b.opt.Version, 10, 5) {
+		if b.wrote < 100500 {
 			c.Virtual = event.VirtualNull
 		}
 	}
