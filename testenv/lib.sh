@@ -18,12 +18,13 @@ usage() {
   exit 2
 }
 
-# tail_and_die MESSAGE FILE...: the last lines of a server's own logs, then the message.
+# tail_and_die MESSAGE FILE...: the first errors and the last lines of a server's own logs, then the message.
 tail_and_die() {
   local message=$1 file
   shift
   for file in "$@"; do
-    [ ! -s "$file" ] || { echo "--- last lines of $file" >&2 && tail -n 15 "$file" >&2; }
+    [ -s "$file" ] || continue
+    { echo "--- first errors in $file" && { grep -m 5 -E 'ERROR|Exception' "$file" || true; } && echo "--- its last lines" && tail -n 15 "$file"; } >&2
   done
   die "$message"
 }
