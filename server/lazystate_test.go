@@ -35,7 +35,7 @@ func TestLazyStateIsThatOfItsCursor(t *testing.T) {
 			return rec.Cursor.Last(), string(rec.Cursor.State)
 		}
 		for i := 1; i <= 20; i++ {
-			b := r.get(a, Size{Events: 3}, WaitAny) // begin, row, end: two ordinals
+			b := r.get(a, Size{Events: 3}, WaitFull) // begin, row, end: two ordinals
 			r.must(a.AckLazy(ctx, b.ID, st))
 			if i%10 == 0 {
 				time.Sleep(2 * time.Second)
@@ -54,7 +54,7 @@ func TestLazyStateIsThatOfItsCursor(t *testing.T) {
 		}
 
 		// A batch that is not acknowledged changes nothing.
-		b := r.get(a, Size{Events: 3}, WaitAny)
+		b := r.get(a, Size{Events: 3}, WaitFull)
 		if err := a.AckLazy(ctx, b.ID+7, st); !errors.Is(err, ErrUnknownBatch) || st.batches != 20 {
 			t.Errorf("unknown batch: %v, %d batches", err, st.batches)
 		}
@@ -65,7 +65,7 @@ func TestLazyStateIsThatOfItsCursor(t *testing.T) {
 			t.Errorf("saved %q", state)
 		}
 		// A state that cannot be written keeps the cursor from being saved.
-		b = r.get(a, Size{Events: 3}, WaitAny)
+		b = r.get(a, Size{Events: 3}, WaitFull)
 		st.err = errors.New("broken")
 		r.must(a.AckLazy(ctx, b.ID, st))
 		time.Sleep(2 * time.Second)

@@ -438,7 +438,7 @@ func TestSaveInterval(t *testing.T) {
 		r.oneRow(100)
 		synctest.Wait() // or a batch may hold less
 		for range 50 {
-			b := r.get(a, Size{Events: 3}, WaitAny)
+			b := r.get(a, Size{Events: 3}, WaitFull)
 			r.must(a.Ack(ctx, b.ID, []byte("s")))
 		}
 		time.Sleep(time.Second + time.Millisecond)
@@ -452,7 +452,7 @@ func TestSaveInterval(t *testing.T) {
 		if n := r.m.count() - before; n != 1 {
 			t.Errorf("%d saves although nothing moved", n)
 		}
-		b := r.get(a, Size{Events: 3}, WaitAny)
+		b := r.get(a, Size{Events: 3}, WaitFull)
 		r.must(a.Ack(ctx, b.ID, []byte("last")))
 		r.must(r.s.Stop(ctx))
 		rec, err := r.m.Load(ctx, id("a"))
@@ -478,7 +478,7 @@ func TestSaveBeforeAck(t *testing.T) {
 		r.start()
 		r.oneRow(10)
 		for range 5 {
-			b := r.get(a, Size{Events: 3}, WaitAny)
+			b := r.get(a, Size{Events: 3}, WaitFull)
 			r.must(a.Ack(ctx, b.ID, nil))
 			cur, _ := a.Cursor(ctx)
 			if rec, err := m.Load(ctx, id("a")); err != nil || rec.Cursor.Last() != cur.Last() {
@@ -486,14 +486,14 @@ func TestSaveBeforeAck(t *testing.T) {
 			}
 		}
 		m.refuse(syscall.ENOSPC)
-		b := r.get(a, Size{Events: 3}, WaitAny)
+		b := r.get(a, Size{Events: 3}, WaitFull)
 		c, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		var se *SaveError
 		if err := a.Ack(c, b.ID, nil); !errors.As(err, &se) || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
-		b = r.get(a, Size{Events: 3}, WaitAny)
+		b = r.get(a, Size{Events: 3}, WaitFull)
 		done := make(chan error)
 		go func() { done <- a.Ack(ctx, b.ID, nil) }()
 		time.Sleep(time.Minute)
@@ -571,7 +571,7 @@ func TestFenced(t *testing.T) {
 		a := r.subscribe("a", "")
 		r.start()
 		r.oneRow(10)
-		b1, b2 := r.get(a, Size{Events: 3}, WaitAny), r.get(a, Size{Events: 3}, WaitAny)
+		b1, b2 := r.get(a, Size{Events: 3}, WaitFull), r.get(a, Size{Events: 3}, WaitFull)
 		r.m.refuse(fmt.Errorf("epoch 7: %w", meta.ErrFenced))
 		r.must(a.Ack(ctx, b1.ID, nil))
 		time.Sleep(2 * time.Second)

@@ -40,7 +40,14 @@ func TestLargeTextsAreMeasured(t *testing.T) {
 			"AppendLatin1": func() { AppendLatin1(nil, s) },
 			"AppendBase64": func() { AppendBase64(nil, s) },
 		} {
-			if n := testing.AllocsPerRun(1, f); n < 1 || n > growths {
+			n := testing.AllocsPerRun(1, f)
+			for range 20 { // it counts what the runtime takes meanwhile, too
+				if n <= growths {
+					break
+				}
+				n = min(n, testing.AllocsPerRun(1, f))
+			}
+			if n < 1 || n > growths {
 				t.Errorf("%s: %s takes memory %v times", name, what, n)
 			}
 		}
