@@ -68,12 +68,12 @@ func TestCursorCommands(t *testing.T) {
 	gtids := db.Query("SELECT @@GLOBAL.gtid_executed")[0][0]
 	rows(1, func() { db.Exec("INSERT INTO " + table + " VALUES (1, 'a')") })
 	text := show()
-	holds(t, "cursor show", text, "shop/sink-out", "position", "gtids", "ordinal", "epoch", "saved")
+	holds(t, "cursor show", text, s.name+"/sink-out", "position", "gtids", "ordinal", "epoch", "saved")
 	was := epoch(t, text)
 
 	// It asks first.
 	r = cursor(1, "no\n", "set", "--at", "earliest")
-	holds(t, "the question", r.out, "shop/sink-out goes to", "new epoch", "Type yes")
+	holds(t, "the question", r.out, s.name+"/sink-out goes to", "new epoch", "Type yes")
 	holds(t, "the refusal", r.errs, "nothing was changed")
 	if show() != text {
 		t.Error("the cursor moved although it was not to")

@@ -47,7 +47,8 @@ type setup struct {
 func newSetup(t *testing.T, db *testenv.Server) *setup {
 	t.Helper()
 	dir := t.TempDir()
-	s := &setup{name: "shop", meta: filepath.Join(dir, "meta"), lines: filepath.Join(dir, "lines"), start: "latest", tables: "*.*"}
+	// A name of its own: the identity at the source is made of it, and others read the same source.
+	s := &setup{name: "shop_" + testenv.Name(t), meta: filepath.Join(dir, "meta"), lines: filepath.Join(dir, "lines"), start: "latest", tables: "*.*"}
 	if db != nil {
 		s.address, s.user, s.password = db.Addr, db.ReplUser, db.ReplPassword
 	}

@@ -97,7 +97,7 @@ func TestSkipAndMoveI5(t *testing.T) {
 				t.Fatalf("export:\n%s", text)
 			}
 			r := run(config, 1, "import", "--from", file)
-			holds(t, "the question", r.out, "shop/sink-out goes to", "must not run any more", "Type yes")
+			holds(t, "the question", r.out, s.name+"/sink-out goes to", "must not run any more", "Type yes")
 			run(config, 1, "import", "--from", file, "--destination", "other")
 			run(config, 0, "import", "--from", file, "--yes")
 			if again := run(config, 0, "export").out; again != text {
