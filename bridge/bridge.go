@@ -293,13 +293,12 @@ func (b *Bridge) run(soft, hard context.Context) error {
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	defer stopAsking()
-	for loaded, once := false, false; ; {
+	for loaded := false; ; {
 		var err error
 		if !loaded {
 			err = b.load(soft)
 			loaded = err == nil
-			if loaded && !once && b.o.SourceEnd != nil {
-				once = true
+			if loaded && b.o.SourceEnd != nil {
 				asked.Go(func() { b.askFormer(asking) })
 			}
 		}
@@ -565,6 +564,17 @@ func (b *Bridge) savePins(ctx context.Context) error {
 	return nil
 }
 
+// saveState saves the state as it is. No session runs.
+func (b *Bridge) saveState(ctx context.Context) error {
+	b.mu.Lock()
+	text, err := b.encode()
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return b.o.Client.SaveState(ctx, text)
+}
+
 // encode returns the state as it is to be saved with what is acknowledged. Caller holds mu.
 func (b *Bridge) encode() ([]byte, error) {
 	if b.stateful == nil {
@@ -702,13 +712,7 @@ func (b *Bridge) saveNotes(ctx context.Context) {
 	if n == b.notes {
 		return
 	}
-	b.mu.Lock()
-	text, err := b.encode()
-	b.mu.Unlock()
-	if err == nil {
-		err = b.o.Client.SaveState(ctx, text)
-	}
-	if err != nil {
+	if err := b.saveState(ctx); err != nil {
 		b.o.Logger.Warn("what the sink must remember of a failure is not saved yet", "error", err)
 		return
 	}
@@ -772,12 +776,8 @@ func (b *Bridge) stoppedClean(ctx context.Context) {
 	}
 	b.saved.Clean = true
 	b.version++
-	text, err := b.encode()
 	b.mu.Unlock()
-	if err == nil {
-		err = b.o.Client.SaveState(ctx, text)
-	}
-	if err != nil {
+	if err := b.saveState(ctx); err != nil {
 		b.o.Logger.Warn("that the sink has stopped in order could not be saved", "error", err)
 	}
 }

@@ -170,13 +170,9 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	if *at == "" {
 		return usageError{errors.New("cursor set: --at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time")}
 	}
-	cfg, err := config.Load(*path)
+	cfg, d, err := load(*path, *name)
 	if err != nil {
-		return usageError{err}
-	}
-	d, err := pick(cfg, *name)
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	d.Start = *at
 	if err := cfg.Validate(); err != nil {
@@ -264,6 +260,19 @@ func lostAny(ctx context.Context, store meta.Store, ids []meta.Identity, keeps f
 		}
 	}
 	return false, nil
+}
+
+// load reads the configuration at path, and the destination of that name in it. Errors are the caller's usage.
+func load(path, name string) (*config.Config, *config.Destination, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	d, err := pick(cfg, name)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	return cfg, d, nil
 }
 
 func pick(cfg *config.Config, name string) (*config.Destination, error) {

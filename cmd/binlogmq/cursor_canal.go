@@ -39,13 +39,9 @@ func cursorImportCanal(ctx context.Context, args []string, in io.Reader, out, er
 	if err := parse(f, path, args); err != nil {
 		return err
 	}
-	cfg, err := config.Load(*path)
+	cfg, d, err := load(*path, *name)
 	if err != nil {
-		return usageError{err}
-	}
-	d, err := pick(cfg, *name)
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	if *from != "" && *servers != "" {
 		return usageError{errors.New("cursor import-canal: either --from or --zookeeper")}

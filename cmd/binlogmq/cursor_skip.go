@@ -36,13 +36,9 @@ func cursorSkip(ctx context.Context, args []string, in io.Reader, out, errs io.W
 	if err != nil {
 		return usageError{fmt.Errorf("cursor skip: --gtid: %w; errors name the transaction's GTID. Without GTIDs move the cursor behind it: binlogmq cursor set", err)}
 	}
-	cfg, err := config.Load(*path)
+	cfg, d, err := load(*path, *name)
 	if err != nil {
-		return usageError{err}
-	}
-	d, err := pick(cfg, *name)
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	store, free, err := takeStore(ctx, cfg, d.Name)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/bridge"
-	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/sink/kafka"
 )
@@ -29,13 +28,9 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(*path)
+	cfg, d, err := load(*path, *name)
 	if err != nil {
-		return usageError{err}
-	}
-	d, err := pick(cfg, *name)
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	var names []string
 	for i := range d.Sinks {
