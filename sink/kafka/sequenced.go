@@ -50,6 +50,7 @@ var (
 
 const (
 	newLifeRemedy = "when that is understood, begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
+	restoreRemedy = "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
 	drainRemedy   = "run the configuration, and the version, that sent them until the sink has stopped cleanly (SIGTERM), then change it; or begin anew with `binlogmq cursor new-life --reconcile`, which reads what the topics hold, or with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"
 )
 
@@ -102,7 +103,7 @@ func (s *Sink) Restore(ctx context.Context, state []byte, how sink.Continuation)
 	} else {
 		was, saved, err := parseState(state)
 		if err != nil && how != sink.Moved {
-			return false, &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
+			return false, &DeliveryError{Err: err, Remedy: restoreRemedy}
 		}
 		switch {
 		case err != nil:

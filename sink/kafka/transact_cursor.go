@@ -469,7 +469,7 @@ func (s *Sink) Settled(ctx context.Context, state []byte) error {
 	}
 	was, err := parseTenure(state)
 	if err != nil {
-		return &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
+		return &DeliveryError{Err: err, Remedy: restoreRemedy}
 	}
 	co := newCoordinator(s)
 	defer co.close()
@@ -508,7 +508,7 @@ func (s *Sink) restoreTransactional(ctx context.Context, state []byte, how sink.
 	if !isTenure(state) {
 		why = "none is saved"
 	} else if was, err = parseTenure(state); err != nil && how != sink.Moved {
-		return false, &DeliveryError{Err: err, Remedy: "restore the cursor from a backup, or begin anew with `binlogmq cursor new-life`, which may repeat messages sent after the cursor"}
+		return false, &DeliveryError{Err: err, Remedy: restoreRemedy}
 	}
 	acked, committed := was.mark(), mark{}
 	if taken.found && taken.cursor.Generation == was.Generation {
