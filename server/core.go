@@ -682,19 +682,18 @@ func (c *core) detach(s *sub) {
 	s.detached++
 }
 
-// laggards returns the subscriptions that hold the main ring up while another
+// laggards returns the subscriptions that hold the feed's ring up while another
 // one has acknowledged everything: those furthest behind.
-func (c *core) laggards() []*sub {
-	m := c.main
+func (f *feed) laggards() []*sub {
 	var behind []*sub
 	idle := false
-	for _, s := range m.subs {
+	for _, s := range f.subs {
 		switch {
 		case s.ahead:
 			idle = true // it waits for the stream to come
-		case s.rd.Acked() == m.ring.Next():
+		case s.rd.Acked() == f.ring.Next():
 			idle = true
-		case s.rd.Acked() == m.ring.Low():
+		case s.rd.Acked() == f.ring.Low():
 			behind = append(behind, s)
 		}
 	}

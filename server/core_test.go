@@ -247,7 +247,7 @@ func play(script string) string {
 			say("%s", strings.Join(ids, " "))
 		case "laggards":
 			var names []string
-			for _, s := range p.c.laggards() {
+			for _, s := range p.c.main.laggards() {
 				names = append(names, s.id.Client)
 			}
 			say("%s", strings.Join(names, " "))

@@ -44,6 +44,7 @@ type feedRun struct {
 	room      chan struct{} // wakes a put that waits for room
 	blocked   bool          // a put waits for room
 	fullSince time.Time     // since when the ring is full, or has been and is not half empty yet
+	idleSince time.Time     // within that: when a subscription was first seen to have nothing left to do
 	queued    bool
 }
 
@@ -124,13 +125,13 @@ func (f *feed) wake() {
 	}
 }
 
-// freed wakes a put that waits for room, once there is some worth waking for.
+// freed wakes a put that waits for room, once there is some worth waking for, or somebody waits who could be helped.
 func (f *feed) freed() {
 	used := f.ring.Used()
 	if used <= 0.5 {
-		f.run.fullSince = time.Time{}
+		f.run.fullSince, f.run.idleSince = time.Time{}, time.Time{}
 	}
-	if f.run.blocked && f.roomy() {
+	if f.run.blocked && (f.roomy() || len(f.laggards()) > 0) {
 		f.signal()
 	}
 }
@@ -280,8 +281,8 @@ func (d *destination) put(ctx context.Context, f *feed, events []*event.Event) e
 				f.run.leave = errParked
 				return errParked
 			}
-		} else if d.opts.DetachAfter >= 0 {
-			deadline = f.run.fullSince.Add(d.opts.DetachAfter)
+		} else if d.opts.DetachAfter >= 0 && !f.run.idleSince.IsZero() {
+			deadline = f.run.idleSince.Add(d.opts.DetachAfter)
 		}
 		if err := d.waitRoom(ctx, f, now, deadline); err != nil {
 			return err
@@ -318,13 +319,18 @@ func (d *destination) makeRoom(f *feed) bool {
 	}
 	low := f.ring.Low()
 	d.unpin()
-	if d.opts.DetachAfter >= 0 && now.Sub(f.run.fullSince) >= d.opts.DetachAfter {
-		for _, s := range d.laggards() {
+	behind := f.laggards()
+	if len(behind) > 0 && f.run.idleSince.IsZero() {
+		f.run.idleSince = now // those behind have held nobody up before, however long the ring was full
+	}
+	if d.opts.DetachAfter >= 0 && now.Sub(f.run.idleSince) >= d.opts.DetachAfter {
+		for _, s := range behind {
 			d.s.log.Warn("subscription lags and is detached from the ring; it goes on with a reader of its own when it moves",
 				"destination", d.name, "client", s.id.Client, "ordinal", s.cursor.Last(), "behind", f.ring.Last()-s.cursor.Last())
 			d.detach(s)
 			s.wake()
 		}
+		f.relieve() // all that are left may be ahead
 	}
 	if f.ring.Low() == low {
 		return false
@@ -411,7 +417,7 @@ func (d *destination) connect(s *sub) error {
 		d.tell(err)
 		d.drop(s)
 		delete(d.subs, s.id.Client)
-	} else if s.ahead {
+	} else if s.feed == d.main {
 		d.main.relieve() // nobody may be left whom the ring is full for
 		d.main.freed()
 	}
@@ -627,11 +633,8 @@ func (d *destination) swallow(s *sub, sc *scan) error {
 func (d *destination) moved(s *sub, freed bool) {
 	f := s.feed
 	d.dirty(s)
-	if freed {
+	if freed || f.run.blocked && s.rd.Acked() == f.ring.Next() { // s could go on: is it another one that holds it up?
 		f.freed()
-	}
-	if f == d.main && f.run.blocked && s.rd.Acked() == f.ring.Next() {
-		d.makeRoom(f) // s could go on: is it another one that holds it up?
 	}
 }
 

@@ -132,6 +132,13 @@ func (h *history) wake() {
 	h.grown = make(chan struct{})
 }
 
+// count reads one of the counts.
+func (h *history) count(n *int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return *n
+}
+
 func (h *history) total() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -372,7 +379,9 @@ func (w *follower) reconnect(c event.Cursor, whole bool) {
 
 // agrees checks a cursor against what has been acknowledged and against the history.
 func (w *follower) agrees(c event.Cursor) error {
+	w.h.mu.Lock()
 	p, ok := w.h.ends[c.Ordinal]
+	w.h.mu.Unlock()
 	if !ok || !samePosition(&p, &c.Position) {
 		return fmt.Errorf("cursor %d lies at %s:%d %s, not at %+v", c.Ordinal, c.Position.File, c.Position.Offset, c.Position.GTIDs, p)
 	}

@@ -288,8 +288,8 @@ func TestLaggard(t *testing.T) {
 		if st.Feed != FeedOwn || st.Detached != 1 || st.RingEvents > 50 || r.status().RingEvents > 50 || st.Batches != 1 || st.Lag < 100 {
 			t.Errorf("slow: %+v", st)
 		}
-		if r.h.reads != 1 {
-			t.Errorf("%d readers although nobody asked for more", r.h.reads)
+		if r.h.count(&r.h.reads) != 1 {
+			t.Errorf("%d readers although nobody asked for more", r.h.count(&r.h.reads))
 		}
 		// Outstanding batches are still its own.
 		r.must(slow.Ack(ctx, held.ID, []byte("state")))
@@ -318,8 +318,8 @@ func TestLaggard(t *testing.T) {
 		if st := r.sub("slow"); st.Feed != FeedRing || string(st.Cursor.State) != "state" || st.Lag != 0 {
 			t.Errorf("slow: %+v", st)
 		}
-		if r.h.live != 1 || r.h.most > 2 {
-			t.Errorf("%d readers run, %d did at most", r.h.live, r.h.most)
+		if r.h.count(&r.h.live) != 1 || r.h.count(&r.h.most) > 2 {
+			t.Errorf("%d readers run, %d did at most", r.h.count(&r.h.live), r.h.count(&r.h.most))
 		}
 	})
 }
@@ -345,10 +345,47 @@ func TestAllStuck(t *testing.T) {
 			}()
 		}
 		wg.Wait()
-		if r.h.reads != 1 && r.h.live != 1 {
-			t.Errorf("%d readers", r.h.live)
+		if r.h.count(&r.h.reads) != 1 || r.h.count(&r.h.live) != 1 {
+			t.Errorf("%d readers were started, %d run", r.h.count(&r.h.reads), r.h.count(&r.h.live))
 		}
 	})
+}
+
+// However long everybody has stood still: the one who moves first is not held up by the others.
+func TestFirstToMove(t *testing.T) {
+	for name, late := range map[string]bool{"connected": false, "comes": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, Options{DestinationOptions: DestinationOptions{RingEvents: 50, DetachAfter: time.Second}})
+				r.subscribe("stuck", "")
+				var moves *Client
+				if !late {
+					moves = r.subscribe("moves", "")
+				}
+				r.start()
+				r.h.write(rand.New(rand.NewPCG(1, 1)), 200)
+				time.Sleep(time.Hour)
+				at := int64(0)
+				if late { // behind all that the ring holds
+					at = r.h.total()
+					r.must(r.m.Memory.Save(ctx, id("moves"), &meta.Record{Cursor: r.h.cursor(at)}))
+					moves = r.subscribe("moves", "")
+					r.h.write(rand.New(rand.NewPCG(1, 2)), 50)
+				}
+				if st := r.sub("stuck"); st.Feed != FeedRing {
+					t.Fatalf("%+v", st)
+				}
+				begun := time.Now()
+				r.follow(moves, r.follower(at))
+				if d := time.Since(begun); d != time.Second {
+					t.Errorf("held up for %v", d)
+				}
+				if st := r.sub("stuck"); st.Feed == FeedRing || st.Detached != 1 {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
 }
 
 // The number of catch-up readers is limited; one whose subscription stands still gives its place back.
@@ -380,8 +417,8 @@ func TestCatchUpLimit(t *testing.T) {
 			t.Errorf("c %s, d %s", c.Feed, d.Feed)
 		}
 		wg.Wait()
-		if r.h.most > 2+1 { // the main one, one catch-up reader, and one that is just ending
-			t.Errorf("%d readers at once", r.h.most)
+		if r.h.count(&r.h.most) > 2+1 { // the main one, one catch-up reader, and one that is just ending
+			t.Errorf("%d readers at once", r.h.count(&r.h.most))
 		}
 		r.must(b.Rollback(ctx))
 		w := r.follower(0)
@@ -583,8 +620,8 @@ func TestFenced(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if st := r.status(); st.State != Failed || r.h.live != 0 || r.m.count() != n {
-			t.Errorf("%+v, %d readers, %d saves", st, r.h.live, r.m.count()-n)
+		if st := r.status(); st.State != Failed || r.h.count(&r.h.live) != 0 || r.m.count() != n {
+			t.Errorf("%+v, %d readers, %d saves", st, r.h.count(&r.h.live), r.m.count()-n)
 		}
 		// Nor by who leaves.
 		if err := a.Disconnect(ctx); !errors.Is(err, meta.ErrFenced) {
@@ -675,8 +712,8 @@ func TestFirstCursor(t *testing.T) {
 		// Begin and row are acknowledged, the end is not: the new one begins before.
 		n := r.subscribe("new", "shop.a")
 		c, err := n.Cursor(ctx)
-		if err != nil || c.Ordinal != 20 || c.Progress != 0 || c.State != nil || r.h.starts != 1 {
-			t.Fatal(c, err, r.h.starts)
+		if err != nil || c.Ordinal != 20 || c.Progress != 0 || c.State != nil || r.h.count(&r.h.starts) != 1 {
+			t.Fatal(c, err, r.h.count(&r.h.starts))
 		}
 		r.follow(n, r.follower(20))
 		// Others that are only saved count as well.
@@ -777,8 +814,8 @@ func TestErrors(t *testing.T) {
 			t.Error(err)
 		}
 		r.must(r.s.RemoveDestination(ctx, "shop"))
-		if _, err := a.GetWithoutAck(ctx, Size{}, NoWait); !errors.Is(err, ErrUnknownDestination) || r.h.live != 0 {
-			t.Error(err, r.h.live)
+		if _, err := a.GetWithoutAck(ctx, Size{}, NoWait); !errors.Is(err, ErrUnknownDestination) || r.h.count(&r.h.live) != 0 {
+			t.Error(err, r.h.count(&r.h.live))
 		}
 		r.must(r.s.AddDestination("shop", r.h, DestinationOptions{}))
 		r.must(r.s.Stop(ctx))
