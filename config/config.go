@@ -406,7 +406,7 @@ func (s *Sink) setDefaults() {
 	}
 	if p := s.Pulsar; p != nil {
 		def(&s.Topic, "persistent://public/default/"+topic)
-		def(&p.Producer, "client")
+		def(&p.Producer, "wire")
 		def(&p.Compression, "none")
 		def(&p.Topics.Create, ptr(true))
 		def(&p.Topics.Partitions, 1)
