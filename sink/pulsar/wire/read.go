@@ -41,17 +41,22 @@ func (c *Client) Tail(ctx context.Context, topic, producer string) (int64, error
 		}
 		return nil
 	}
-	all, err := c.Scan(ctx, topic, tailEntries, visit)
+	all, err := c.Scan(ctx, topic, From{Entries: tailEntries}, visit)
 	if err == nil && last < 0 && !all {
-		_, err = c.Scan(ctx, topic, 0, visit)
+		_, err = c.Scan(ctx, topic, From{}, visit)
 	}
 	return last, err
 }
 
-// Scan visits the last entries of a topic, up to the one that is the last when it begins. entries is how many of the last
-// ledger at most; 0: all that the topic holds. all tells that these were all. An error of visit ends it. It fails when
-// the broker is silent for the operation timeout.
-func (c *Client) Scan(ctx context.Context, topic string, entries int64, visit func(*Stored) error) (all bool, err error) {
+// From says where a scan begins. The zero value is the beginning of the topic.
+type From struct {
+	Back    time.Duration // so long ago, by the times of the messages; in seconds, rounded up; 0: Entries counts
+	Entries int64         // so many entries before the end, and no earlier than with the last ledger
+}
+
+// Scan visits the entries of a topic, up to the one that is the last when it begins. all tells that these were surely all that the
+// topic holds. An error of visit ends it. It fails when the broker is silent for the operation timeout.
+func (c *Client) Scan(ctx context.Context, topic string, from From, visit func(*Stored) error) (all bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(c.ctx, cancel)()
 	defer cancel()
@@ -69,7 +74,7 @@ func (c *Client) Scan(ctx context.Context, topic string, entries int64, visit fu
 	defer n.nc.Close()
 	r := &scanner{c: c, n: n, br: br, ctx: ctx, topic: topic}
 	defer context.AfterFunc(ctx, func() { n.nc.SetDeadline(time.Unix(1, 0)) })()
-	all, err = r.scan(entries, visit)
+	all, err = r.scan(from, visit)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("reading %s: %w", topic, ctx.Err())
 	}
@@ -87,9 +92,9 @@ type scanner struct {
 	f, id fields
 }
 
-func (r *scanner) scan(entries int64, visit func(*Stored) error) (all bool, err error) {
+func (r *scanner) scan(from From, visit func(*Stored) error) (all bool, err error) {
 	const looker, reader = 1, 2 // consumers
-	if err := r.subscribe(looker, -1, -1); err != nil {
+	if err := r.subscribe(looker, -1, -1, 0); err != nil {
 		return false, err
 	}
 	request := r.c.ids.Add(1)
@@ -122,11 +127,14 @@ func (r *scanner) scan(entries int64, visit func(*Stored) error) (all bool, err 
 	if _, err := r.await(cmdSuccess, 1, request); err != nil {
 		return false, err
 	}
-	if entries <= 0 {
+	switch {
+	case from.Back > 0:
+		err = r.subscribe(reader, -1, -1, from.Back)
+	case from.Entries > 0:
+		err = r.subscribe(reader, ledger, max(entry-from.Entries, -1), 0) // begins after it
+	default:
 		all = true
-		err = r.subscribe(reader, -1, -1)
-	} else {
-		err = r.subscribe(reader, ledger, max(entry-entries, -1)) // begins after it
+		err = r.subscribe(reader, -1, -1, 0)
 	}
 	if err != nil {
 		return false, err
@@ -159,8 +167,9 @@ func (r *scanner) scan(entries int64, visit func(*Stored) error) (all bool, err 
 	}
 }
 
-// subscribe begins to read behind a position; -1:-1 is before the first one. The subscription ends with the connection.
-func (r *scanner) subscribe(consumer uint64, ledger, entry int64) error {
+// subscribe begins to read behind a position; -1:-1 is before the first one. With back it begins that long ago instead. The
+// subscription ends with the connection.
+func (r *scanner) subscribe(consumer uint64, ledger, entry int64, back time.Duration) error {
 	request := r.c.ids.Add(1)
 	b := appendText(nil, 1, r.topic)
 	b = appendText(b, 2, fmt.Sprintf("binlogmq-%d-%d", time.Now().UnixNano(), request))
@@ -171,6 +180,9 @@ func (r *scanner) subscribe(consumer uint64, ledger, entry int64) error {
 	b = appendData(b, 9, appendNum(appendNum(nil, 1, uint64(ledger)), 2, uint64(entry)))
 	b = appendNum(b, 13, 1) // from the earliest
 	b = appendNum(b, 15, 0) // the topic is not made by this
+	if back > 0 {
+		b = appendNum(b, 16, uint64((back+time.Second-1)/time.Second))
+	}
 	if err := r.send(cmdSubscribe, b); err != nil {
 		return err
 	}
