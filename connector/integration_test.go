@@ -297,10 +297,7 @@ func TestDumpKilled(t *testing.T) {
 				}
 				if e := es[len(es)-1]; e.Kind == event.Rows && int(e.Index) > next && kills < 3 {
 					next += 4000
-					for _, p := range s.Query("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'") {
-						s.Exec("KILL " + p[0])
-						kills++
-					}
+					kills += s.KillDumps()
 				}
 				return nil
 			})
@@ -406,7 +403,7 @@ func TestBackPressure(t *testing.T) {
 	s := testenv.MySQL(t, "mysql")
 	db := s.Database()
 	s.Exec("CREATE TABLE " + db + ".t (id INT AUTO_INCREMENT PRIMARY KEY, b TEXT)")
-	con := newConnector(t, s, "latest", db+".*")
+	con := newConnectorWith(t, s, func(o *Options) { o.Heartbeat = 3 * time.Second }, db+".*")
 	from := start(t, con)
 	for range 50 {
 		s.Exec("INSERT INTO " + db + ".t (b) VALUES (REPEAT('x', 60000)),(REPEAT('x', 60000)),(REPEAT('x', 60000)),(REPEAT('x', 60000))")
@@ -539,7 +536,7 @@ func TestStops(t *testing.T) {
 			s.Exec("CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'x'")
 			for _, c := range []struct{ user, password, want string }{{"nobody", "wrong", "refuses the login"}, {"nobody", "x", "GRANT REPLICATION SLAVE"}} {
 				con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password = c.user, c.password }, "shop.*")
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				_, err := con.Start(ctx)
 				cancel()
 				if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "'x'") {
@@ -576,7 +573,7 @@ func TestIdentityClash(t *testing.T) {
 			a := newConnectorWith(t, s, func(o *Options) { o.Destination = same })
 			b := newConnectorWith(t, s, func(o *Options) { o.Destination = same })
 			from := start(t, a)
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			errs := make(chan error, 2)
 			for _, c := range []*Connector{a, b} {
@@ -758,9 +755,9 @@ func TestSeveralReads(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.MySQL(t, kind)
-			con := newConnector(t, s, "latest")
+			con := newConnectorWith(t, s, func(o *Options) { o.Heartbeat = 10 * time.Second })
 			from := start(t, con)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			seen := make(chan struct{}, 3)
 			done := make(chan error, 3)

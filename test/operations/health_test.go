@@ -16,11 +16,13 @@ import (
 	"github.com/binlogmq/binlogmq/test/process"
 )
 
+// asks is the client of the admin address.
+var asks = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+
 // scrape returns the values of binlogmq's metrics; where sinks bear one, the highest.
 func scrape(t *testing.T, url string) map[string]float64 {
 	t.Helper()
-	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := c.Get(url)
+	r, err := asks.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,16 +45,27 @@ func scrape(t *testing.T, url string) map[string]float64 {
 	return m
 }
 
-// code asks one path of the admin address.
-func code(t *testing.T, base, path string) int {
+// answers waits until the admin address answers with these codes.
+func answers(t *testing.T, base string, healthz, readyz int) {
 	t.Helper()
-	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := c.Get(base + path)
-	if err != nil {
-		t.Fatal(err)
+	code := func(path string) int {
+		t.Helper()
+		r, err := asks.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		return r.StatusCode
 	}
-	_ = r.Body.Close()
-	return r.StatusCode
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		h, r := code("/healthz"), code("/readyz")
+		if h == healthz && r == readyz {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("healthz answers %d, readyz %d; want %d, %d", h, r, healthz, readyz)
+		}
+	}
 }
 
 // TestEveryMetricMoves runs the program through work, an outage of the broker and one of the source, and sees
@@ -101,9 +114,7 @@ func TestEveryMetricMoves(t *testing.T) {
 			m["binlogmq_sink_lag_seconds"] == 0 && m["binlogmq_sink_cursor_age_seconds"] == 0 && m["binlogmq_ring_events"] == 0
 	}
 	until("rest at the start", idle)
-	if code(t, base, "/healthz") != 200 || code(t, base, "/readyz") != 200 {
-		t.Error("not healthy and ready at rest")
-	}
+	answers(t, base, 200, 200)
 	db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
 	until("rest after a row", func(m map[string]float64) bool { return idle(m) && m["binlogmq_sink_messages_total"] == 1 })
 
@@ -111,22 +122,19 @@ func TestEveryMetricMoves(t *testing.T) {
 	k.Kill(1)
 	for i := range 40 {
 		db.Exec(fmt.Sprintf("INSERT INTO %s VALUES (%d, REPEAT('x', 100000))", table, 10+i))
+		look() // or the ring may be empty again before it is looked at
 	}
 	until("a growing lag", func(m map[string]float64) bool {
 		return m["binlogmq_lag_seconds"] > 3 && m["binlogmq_sink_lag_seconds"] > 3 && m["binlogmq_sink_behind"] > 0 && m["binlogmq_sink_retries_total"] > 0
 	})
-	if code(t, base, "/healthz") != 503 || code(t, base, "/readyz") != 200 {
-		t.Error("with the broker away, healthz must be red and readyz green")
-	}
+	answers(t, base, 503, 200)
 	k.Restart(1)
 	until("rest after the outage", func(m map[string]float64) bool { return idle(m) && m["binlogmq_sink_messages_total"] >= 41 })
 
 	// The source goes away.
 	db.Stop()
 	until("a lost source", func(m map[string]float64) bool { return m["binlogmq_source_connected"] == 0 })
-	if code(t, base, "/healthz") != 503 || code(t, base, "/readyz") != 503 {
-		t.Error("with the source away, neither healthz nor readyz may be green")
-	}
+	answers(t, base, 503, 503)
 	db.Restart()
 	until("rest after the source is back", func(m map[string]float64) bool { return idle(m) && m["binlogmq_source_connected"] == 1 })
 	p.Stop()

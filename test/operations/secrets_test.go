@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -65,9 +64,8 @@ func TestSecretsStayHidden(t *testing.T) {
 		sinks := r.Destinations[0].Sinks
 		return len(sinks) == 5 && sinks[0].Messages == 1 && !sinks[1].Healthy() && !sinks[2].Healthy() && !sinks[3].Healthy()
 	})
-	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/", "/config", "/debug/pprof/", "/debug/vars", "/metrics/../config", "/api/v1/x/config"} {
-		r, err := c.Get("http://" + p.Admin() + path)
+		r, err := asks.Get("http://" + p.Admin() + path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,12 +121,13 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 	red(t, p, patience, address, "check")
 	quiet(t, p, 3*time.Second, 8)
 	// Lag is true: it grows while nothing is confirmed.
-	before, _ := p.Report()
-	time.Sleep(1100 * time.Millisecond)
-	after, _ := p.Report()
-	if a, b := before.Destinations[0].LagSeconds, after.Destinations[0].LagSeconds; b < a+1 {
-		t.Errorf("lag %v, then %v", a, b)
-	}
+	before := -1.0
+	p.Await("a growing lag", patience, func(r *admin.Report) bool {
+		if before < 0 {
+			before = r.Destinations[0].LagSeconds
+		}
+		return r.Destinations[0].LagSeconds > before+1
+	})
 	restart()
 	green(t, p)
 	kill()
@@ -137,11 +138,9 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 	begun := time.Now()
 	p.Signal(terminate)
 	time.Sleep(time.Second)
-	if _, ok := p.Report(); !ok {
-		t.Error("the first signal did not wait")
-	}
+	p.Await("the end", patience, func(*admin.Report) bool { return true }) // the first signal waits
 	p.Signal(terminate)
-	if code := p.Wait(90 * time.Second); code != 0 {
+	if code := p.Wait(patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if d := time.Since(begun); d > 80*time.Second {
@@ -154,7 +153,7 @@ func deadBroker(t *testing.T, db *testenv.Server, s *setup, table, address strin
 	p = process.Start(t, s.text())
 	red(t, p, patience, address, "check")
 	p.Signal(terminate)
-	if code := p.Wait(2 * time.Minute); code != 0 { // stop_timeout is 5 s
+	if code := p.Wait(patience); code != 0 { // stop_timeout is 5 s
 		t.Errorf("exit code %d", code)
 	}
 	neat(t, p.Log())
