@@ -205,7 +205,7 @@ start() { # PORT DIR [--brokers N] [-- KEY=VALUE...]
       die "$dir holds $BROKERS broker(s) from port $PORT on; wipe it first"
   else
     PORT=$port BROKERS=${n:-1} CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d =)
-    [ "$PORT" != 0 ] || PORT=$(free_port $((BROKERS * 2)))
+    [ "$PORT" != 0 ] || PORT=$(free_port "$dir" $((BROKERS * 2)))
     echo "$PORT $BROKERS $CLUSTER_ID" >"$dir/cluster"
   fi
   for ((id = 1; id <= BROKERS; id++)); do

@@ -40,18 +40,25 @@ lock() { # FILE
 }
 unlock() { exec 9>&-; }
 
-# Prints the first of COUNT consecutive ports that nobody listens on, below the kernel's own range.
-free_port() { # [COUNT]
-  local count=${1:-1} port i
+# free_port DIR [COUNT]: prints the first of COUNT consecutive ports, below the kernel's own range, that nobody listens on and nobody
+# else is given as long as DIR exists, at most for a day: a server binds its ports long after they are chosen, and gives them up while it is down.
+free_port() (
+  local ports=${TMPDIR:-/tmp}/binlogmq-ports-$UID first port
+  mkdir -p "$ports"
+  exec 8>"$ports/lock"
+  flock 8
+  find "$ports" -name '[0-9]*' -mmin +1440 -delete
   while :; do
-    port=$((20000 + RANDOM % 12000))
-    for ((i = 0; i < count; i++)); do
-      ! (exec 3<>"/dev/tcp/127.0.0.1/$((port + i))") 2>/dev/null || continue 2
+    first=$((20000 + RANDOM % 12000))
+    for ((port = first; port < first + ${2:-1}; port++)); do
+      ! { [ -s "$ports/$port" ] && [ -d "$(cat "$ports/$port")" ]; } || continue 2
+      ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue 2
     done
-    echo "$port"
+    for ((port = first; port < first + ${2:-1}; port++)); do echo "$1" >"$ports/$port"; done
+    echo "$first"
     return
   done
-}
+)
 
 # Runs a command in the background for good: of its own session, and without the caller's
 # open files, lest a lock that the caller holds through flock(1) outlive it.

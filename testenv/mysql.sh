@@ -151,7 +151,7 @@ start() { # KIND PORT DIR [OPTION...]
     return 0
   fi
   [ "$port" != 0 ] || port=$(sed -n 2p "$dir/start.args" 2>/dev/null || true)
-  [ -n "$port" ] || port=$(free_port)
+  [ -n "$port" ] || port=$(free_port "$dir")
   begin=$(now_ms)
   write_config "$kind" "$port" "$dir" >"$dir/my.cnf"
   accounts_sql "$kind" >"$dir/accounts.sql"

@@ -195,9 +195,9 @@ launch_broker() { # PORT HTTP_PORT DIR [KEY=VALUE...]
     return 0
   fi
   [ ! -s "$dir/start.args" ] || mapfile -t kept <"$dir/start.args"
-  [ "$port" != 0 ] || port=${kept[0]:-$(free_port)}
-  [ "$http" != 0 ] || http=${kept[1]:-$(free_port)}
-  [ -s "$dir/bookie.port" ] || free_port >"$dir/bookie.port" # part of the bookie's identity
+  [ "$port" != 0 ] || port=${kept[0]:-$(free_port "$dir")}
+  [ "$http" != 0 ] || http=${kept[1]:-$(free_port "$dir")}
+  [ -s "$dir/bookie.port" ] || free_port "$dir" >"$dir/bookie.port" # part of the bookie's identity
   printf '%s\n' "$port" "$http" "$@" >"$dir/start.args"
   write_config "$port" "$http" "$@" >"$dir/standalone.conf"
   begin=$(now_ms)
@@ -216,7 +216,7 @@ cluster() { # BROKERS ZOOKEEPER DIR [KEY=VALUE...]
   [ ! -f "$dir/brokers" ] || die "$dir has a cluster already"
   for ((n = 1; n <= brokers; n++)); do
     mkdir -p "$dir/$n"
-    port=$(free_port) http=$(free_port)
+    port=$(free_port "$dir") http=$(free_port "$dir")
     # Who was killed gives up its topics when its session ends.
     printf '%s\n' "$port" "$http" "metadataStoreUrl=zk:$zookeeper" "configurationMetadataStoreUrl=zk:$zookeeper" \
       metadataStoreSessionTimeoutMillis=10000 loadBalancerSheddingEnabled=false loadBalancerAutoBundleSplitEnabled=false \
@@ -226,7 +226,7 @@ cluster() { # BROKERS ZOOKEEPER DIR [KEY=VALUE...]
   begin=$(now_ms)
   setup "$zookeeper" "$http" "$port" "$dir"
   mkdir -p "$dir/bookie"
-  write_bookie_config "$(free_port)" "$zookeeper" "$dir/bookie" >"$dir/bookie/bookie.conf"
+  write_bookie_config "$(free_port "$dir")" "$zookeeper" "$dir/bookie" >"$dir/bookie/bookie.conf"
   start_bookie "$dir/bookie"
   for ((n = 1; n <= brokers; n++)); do
     # In turns, since two that begin together may make the same nodes; one that has ended for whatever reason begins once more.
@@ -305,8 +305,8 @@ start_proxy() { # PORT HTTP_PORT DIR BROKER_PORT BROKER_HTTP_PORT
     cat "$dir/urls"
     return 0
   fi
-  [ "$port" != 0 ] || port=$(free_port)
-  [ "$http" != 0 ] || http=$(free_port)
+  [ "$port" != 0 ] || port=$(free_port "$dir")
+  [ "$http" != 0 ] || http=$(free_port "$dir")
   printf '%s\n' "$port" "$http" "$4" "$5" >"$dir/start.args"
   cat >"$dir/proxy.conf" <<END
 clusterName=standalone

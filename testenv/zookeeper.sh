@@ -82,12 +82,12 @@ start() { # PORTS DIR [KEY=VALUE...]
   fetch
   if [ ! -f "$dir/members" ]; then
     for ((n = 1; n <= ${#ports[@]} && ${#ports[@]} > 1; n++)); do
-      echo "server.$n=127.0.0.1:$(free_port):$(free_port)"
+      echo "server.$n=127.0.0.1:$(free_port "$dir"):$(free_port "$dir")"
     done >"$dir/members"
   fi
   [ ! -s "$dir/ports" ] || mapfile -t kept <"$dir/ports"
   for n in "${!ports[@]}"; do
-    [ "${ports[n]}" != 0 ] || ports[n]=${kept[n]:-$(free_port)}
+    [ "${ports[n]}" != 0 ] || ports[n]=${kept[n]:-$(free_port "$dir")}
   done
   printf '%s\n' "${ports[@]}" >"$dir/ports"
   for ((n = 1; n <= ${#ports[@]}; n++)); do

@@ -89,7 +89,7 @@ type SecureKafka struct {
 func NewSecureKafka(t testing.TB, settings ...string) *SecureKafka {
 	t.Helper()
 	s := &SecureKafka{Certificates: NewCertificates(t), User: "alice", Password: "alice-secret"}
-	addrs := freeAddrs(t, 3)
+	addrs := FreeAddresses(t, 3)
 	s.TLS, s.SASL, s.SASLTLS = addrs[0], addrs[1], addrs[2]
 	// Kafka wants key and certificate in one file.
 	pair := filepath.Join(t.TempDir(), "pair.pem")
@@ -138,21 +138,6 @@ func NewSecureKafka(t testing.TB, settings ...string) *SecureKafka {
 	return s
 }
 
-// freeAddrs returns addresses on loopback that nobody listens on.
-func freeAddrs(t testing.TB, n int) []string {
-	t.Helper()
-	addrs := make([]string, n)
-	for i := range addrs {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addrs[i] = l.Addr().String()
-	}
-	return addrs
-}
-
 // SecurePulsar is a broker that wants a token of everybody, and listens twice: without TLS at URL, with it at TLSURL.
 type SecurePulsar struct {
 	*PulsarBroker
@@ -169,7 +154,7 @@ func NewSecurePulsar(t testing.TB, settings ...string) *SecurePulsar {
 	if _, err := rand.Read(s.secret); err != nil {
 		t.Fatal(err)
 	}
-	host, port, _ := strings.Cut(freeAddrs(t, 1)[0], ":")
+	host, port, _ := strings.Cut(FreeAddresses(t, 1)[0], ":")
 	s.TLSURL = "pulsar+ssl://" + host + ":" + port
 	lines := []string{
 		"brokerServicePortTls=" + port,

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,21 @@ var root = sync.OnceValues(func() (string, error) {
 func RaceOptions() string {
 	_, here, _, _ := runtime.Caller(0)
 	return strings.TrimSpace(os.Getenv("GORACE") + " suppressions=" + filepath.Join(filepath.Dir(here), "race.suppressions"))
+}
+
+// FreeAddresses returns addresses on loopback that nobody listens on, and that no other test or server is given until t ends: one may
+// be bound much later, and again after a while.
+func FreeAddresses(t testing.TB, n int) []string {
+	t.Helper()
+	line, err := run(nil, "ports.sh", t.TempDir(), strconv.Itoa(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := strings.Fields(line)
+	for i, port := range addrs {
+		addrs[i] = "127.0.0.1:" + port
+	}
+	return addrs
 }
 
 // state is the folder below which all servers have their data.

@@ -200,7 +200,7 @@ func (r *run) serve(has map[string]bool, kind string, names bool) {
 	r.prefix = testenv.Name(t)
 	database := r.links.add("the database", "127.0.0.1:0", r.db.Addr)
 	if has["kafka"] {
-		behind := ports(t, 3, 1100+os.Getpid()%1500)
+		behind := ports(t, 3, 1100+os.Getpid()%700)
 		front := ports(t, 3, behind)
 		r.kafka = testenv.NewKafka(t, 3,
 			fmt.Sprintf("listeners=CLIENT://127.0.0.1:@PORT@,CONTROLLER://127.0.0.1:@CONTROLLER@,LINK://127.0.0.1:%d@ID@", behind),
@@ -211,7 +211,7 @@ func (r *run) serve(has map[string]bool, kind string, names bool) {
 		}
 	}
 	if has["pulsar"] {
-		front := fmt.Sprintf("127.0.0.1:%d1", ports(t, 1, 1100+(os.Getpid()+700)%1500))
+		front := fmt.Sprintf("127.0.0.1:%d1", ports(t, 1, 1100+(os.Getpid()+350)%700))
 		r.pulsar = testenv.NewPulsar(t, "advertisedListeners=link:pulsar://"+front)
 		r.pulsarAt = "pulsar://" + r.links.add("Pulsar", front, strings.TrimPrefix(r.pulsar.URL, "pulsar://"))
 	}

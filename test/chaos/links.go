@@ -133,10 +133,10 @@ func (l *links) repair() {
 }
 
 // ports finds n loopback ports, base*10+1 and up, that are free, with a base above the given one.
-// They lie below those that the system gives out.
+// They lie below those that the scripts of testenv give out, and the system.
 func ports(t testing.TB, n, above int) (base int) {
 	t.Helper()
-	for base = above + 1; base < 3200; base++ {
+	for base = above + 1; base < 2000; base++ {
 		free := true
 		for i := 1; i <= n && free; i++ {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base*10+i))

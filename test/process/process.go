@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -60,15 +59,10 @@ func Build(to string, args ...string) error {
 	return nil
 }
 
-// FreeAddress returns a loopback address that was free just now.
+// FreeAddress returns an address of [testenv.FreeAddresses].
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return testenv.FreeAddresses(t, 1)[0]
 }
 
 // Child is a running program.
