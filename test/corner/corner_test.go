@@ -203,11 +203,14 @@ func TestCases(t *testing.T) {
 				}
 			}
 			settle(t, db, p)
-			if r, ok := p.Report(); !ok || !r.Healthy() {
+			p.Await("health, green or for good red", 10*time.Minute, func(r *admin.Report) bool {
 				for i := range r.Destinations {
-					t.Errorf("destination %s is %s: %s", r.Destinations[i].Name, r.Destinations[i].State, r.Destinations[i].Error)
+					if d := &r.Destinations[i]; d.State == "failed" {
+						t.Errorf("destination %s has failed: %s", d.Name, d.Error)
+					}
 				}
-			}
+				return t.Failed() || r.Healthy()
+			})
 			p.Stop()
 			by := map[bool]map[string][]*message{false: published(t, out), true: published(t, raw)}
 			for _, c := range cases {
@@ -274,7 +277,7 @@ func TestStops(t *testing.T) {
 				if err := c.run(db); err != nil {
 					t.Fatal(err)
 				}
-				if code := p.Wait(time.Minute); code != 1 {
+				if code := p.Wait(5 * time.Minute); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
 				if log := p.Log(); !strings.Contains(log, c.Stops) || !strings.Contains(log, "cursor set") && !strings.Contains(log, "schema forget") && !strings.Contains(log, "remedy") {

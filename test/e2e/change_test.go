@@ -168,12 +168,12 @@ func TestChangedAfterKill(t *testing.T) {
 			stop := r.writeOn(ws, 2*time.Millisecond)
 			finished := 0
 			change := func(what string, f func()) {
-				p.Await("progress", time.Minute, func(rep *admin.Report) bool { return rep.Destinations[0].Sinks[0].Rows > 0 })
+				p.Await("progress", patience, func(rep *admin.Report) bool { return rep.Destinations[0].Sinks[0].Rows > 0 })
 				time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 				p.Kill()
 				f()
 				p = process.Start(t, r.config)
-				p.Await(what+": a new epoch", 2*time.Minute, func(*admin.Report) bool { return strings.Contains(p.Log(), "a new epoch begins") })
+				p.Await(what+": a new epoch", patience, func(*admin.Report) bool { return strings.Contains(p.Log(), "a new epoch begins") })
 				if strings.Contains(p.Log(), "what was done before is finished") {
 					finished++
 				}

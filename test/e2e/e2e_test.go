@@ -39,6 +39,9 @@ var databases = []string{"mysql", "mariadb", "mariadb11"}
 
 const writers = 2
 
+// patience bounds every wait for something that must come; nobody times it, so a busy host may take its time.
+const patience = 5 * time.Minute
+
 // run is one pass of a workload through the program into one target.
 type run struct {
 	t      *testing.T
@@ -254,19 +257,14 @@ func TestOneDeadSinkDoesNotStopTheOther(t *testing.T) {
 
 	broker.Kill(1)
 	r.write(ws, 70, nil)
-	p.Await("the live sink", 10*time.Minute, func(rep *admin.Report) bool {
+	p.Await("the live sink, and a dead one that shows", 10*time.Minute, func(rep *admin.Report) bool {
 		d := rep.Destinations[0]
-		return d.Sinks[1].Behind == 0 && d.LagKnown && d.LagBytes == 0 && d.Sinks[0].Behind > 0
+		return d.Sinks[1].Behind == 0 && d.LagKnown && d.LagBytes == 0 && d.Sinks[0].Behind > 0 && !d.Sinks[0].Healthy() && d.Sinks[1].Healthy() && !rep.Healthy()
 	})
-	if rep, _ := p.Report(); rep.Destinations[0].Sinks[0].Healthy() || rep.Healthy() {
-		t.Error("the dead sink shows as healthy")
-	}
 
 	broker.Restart(1)
 	r.settle(p)
-	if rep, _ := p.Report(); !rep.Healthy() {
-		t.Errorf("health stays red after the broker is back: %+v", rep)
-	}
+	p.Await("green health after the broker is back", patience, (*admin.Report).Healthy)
 	p.Stop()
 	r.verify(dead, ws, true)
 	r.verify(live, ws, false)

@@ -224,14 +224,14 @@ func (p *pair) once() {
 
 // sent waits until every sink has had so many rows acknowledged since the start.
 func sent(c *process.Child, rows int64) {
-	c.Await("rows of every sink", 2*time.Minute, func(r *admin.Report) bool {
+	c.Await("rows of every sink", patience, func(r *admin.Report) bool {
 		return !slices.ContainsFunc(r.Destinations[0].Sinks, func(s admin.Sink) bool { return s.Rows < rows })
 	})
 }
 
 // saved waits until the cursors tell of all that is acknowledged.
 func saved(c *process.Child) {
-	c.Await("cursors that are saved", 2*time.Minute, func(r *admin.Report) bool {
+	c.Await("cursors that are saved", patience, func(r *admin.Report) bool {
 		return !slices.ContainsFunc(r.Destinations[0].Sinks, func(s admin.Sink) bool { return s.CursorAge != 0 })
 	})
 }

@@ -41,7 +41,7 @@ func (r *run) binlogmq(args ...string) string {
 	if err := os.WriteFile(file, []byte(r.config), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, process.Binary(r.t), append(args, "-c", file)...).CombinedOutput()
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *run) binlogmq(args ...string) string {
 
 // logged waits until the program has logged a text so often.
 func logged(p *process.Child, text string, times int) {
-	p.Await(text, 2*time.Minute, func(*admin.Report) bool { return strings.Count(p.Log(), text) >= times })
+	p.Await(text, patience, func(*admin.Report) bool { return strings.Count(p.Log(), text) >= times })
 }
 
 // TestLostCursor proves I7: the cursors are gone, the topics are not: the source is read from its start again, and
@@ -64,7 +64,7 @@ func TestLostCursor(t *testing.T) {
 	p := process.Start(t, r.config)
 	p.AwaitReady()
 	r.write(ws, 80, nil)
-	p.Await("progress", time.Minute, func(rep *admin.Report) bool {
+	p.Await("progress", patience, func(rep *admin.Report) bool {
 		return rep.Destinations[0].Sinks[0].Rows > 0 && rep.Destinations[0].Sinks[1].Rows > 0
 	})
 	p.Kill()
@@ -75,10 +75,12 @@ func TestLostCursor(t *testing.T) {
 	logged(p, "what the topic holds is read", 1)
 	time.Sleep(300 * time.Millisecond)
 	p.Kill()
+	const compared = "what the topics held is compared whole"
+	early := strings.Count(p.Log(), compared) // where the machine is quick
 	p = process.Start(t, r.config)
 	r.write(ws, 30, nil)
 	r.settle(p)
-	logged(p, "what the topics held is compared whole", 2)
+	logged(p, compared, 2-early)
 	p.Stop()
 	r.history(ws, kafka)
 	r.history(ws, pulsar)
@@ -115,7 +117,7 @@ func TestCursorMovedBack(t *testing.T) {
 	for _, table := range workload.Tables {
 		topics = append(topics, kafka.prefix+"."+table.Name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := kafka.cluster.Admin().DeleteTopics(ctx, topics...); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestSourceTransactionsStayWhole(t *testing.T) {
 	stop := r.writeOn(ws, 5*time.Millisecond)
 	var seen []map[string]int
 	progress := func() {
-		p.Await("some rows", 3*time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages > 200 })
+		p.Await("some rows", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Messages > 200 })
 		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 	}
 	for range kills(t, 8) / 2 {
@@ -81,10 +81,12 @@ func TestSourceTransactionsStayWhole(t *testing.T) {
 	p = process.Start(t, r.config)
 	stop()
 	r.settle(p)
-	report, _ := p.Report()
-	if n := report.Destinations[0].Sinks[0].Spread; n > 0 {
-		t.Errorf("%d transactions were spread although they are small", n)
-	}
+	p.Await("its metrics", patience, func(rep *admin.Report) bool {
+		if n := rep.Destinations[0].Sinks[0].Spread; n > 0 {
+			t.Errorf("%d transactions were spread although they are small", n)
+		}
+		return true
+	})
 	p.Stop()
 	r.verify(to, ws, false)
 	end := r.rows(to)
@@ -122,7 +124,7 @@ func (r *run) rows(from target) map[string]int {
 // fence does what a successor does first: it takes the transactional id over, which aborts what was open.
 func fence(t *testing.T, cluster *testenv.KafkaCluster, id string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := kgo.NewClient(kgo.SeedBrokers(cluster.Bootstrap...))
 	if err != nil {

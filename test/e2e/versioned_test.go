@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/binlogmq/binlogmq/admin"
 	"github.com/binlogmq/binlogmq/internal/testenv"
@@ -51,7 +50,7 @@ func TestAnotherViewAfterKill(t *testing.T) {
 	dies := 10 + rng.IntN(90)
 	for id := range 100 {
 		if change(id, id%3 == 0); id == dies {
-			p.Await("rows", 2*time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows >= int64(dies) })
+			p.Await("rows", patience, func(r *admin.Report) bool { return r.Destinations[0].Sinks[0].Rows >= int64(dies) })
 			p.Kill() // in the midst of them
 		}
 	}
