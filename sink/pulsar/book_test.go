@@ -180,7 +180,10 @@ func TestForgottenBroker(t *testing.T) {
 			}
 			cl.set(func() {
 				cl.topic(full).last, cl.end = c.last, c.end
-				cl.topic(full).stored = nil
+				cl.topic(full).stored, cl.topic(full).ids = nil, nil
+				for i := id(1); i <= max(c.last, c.end); i += id(1) {
+					cl.topic(full).ids = append(cl.topic(full).ids, i)
+				}
 			})
 			s := next(t, cl, state, c.how, nil)
 			err := publish(t, s, 1, 40)

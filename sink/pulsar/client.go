@@ -207,6 +207,11 @@ func (c *client) tail(ctx context.Context, topic string) (int64, error) {
 	return c.ask.Tail(ctx, topic, c.opt.producerName())
 }
 
+func (c *client) scan(ctx context.Context, topic string, from wire.From, visit func(*wire.Stored) error) error {
+	_, err := c.ask.Scan(ctx, topic, from, visit)
+	return err
+}
+
 // isDuplicate tells a receipt without an entry: -1:-1.
 func isDuplicate(id pulsarclient.MessageID) bool {
 	return id != nil && id.LedgerID() == -1 && id.EntryID() == -1

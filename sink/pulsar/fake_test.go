@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 	"github.com/binlogmq/binlogmq/sink/sinktest"
 )
 
@@ -21,6 +22,8 @@ type cluster struct {
 	said   string // the client's last complaint
 	end    int64  // what every topic's tail shows
 	tails  int    // questions for it
+	scans  int    // of ends
+	scan   error  // of every scan
 
 	partitioned map[string]int
 	dedupOff    bool
@@ -47,6 +50,7 @@ type fakeTopic struct {
 	opened int
 	last   int64
 	stored []sinktest.Stored
+	ids    []int64 // of stored
 }
 
 func newCluster() *cluster {
@@ -120,6 +124,25 @@ func (b fakeBackend) tail(context.Context, string) (int64, error) {
 	return b.c.end, b.c.away
 }
 
+func (b fakeBackend) scan(_ context.Context, topic string, from wire.From, visit func(*wire.Stored) error) error {
+	b.c.mu.Lock()
+	ids, err := b.c.topic(topic).ids, b.c.scan
+	b.c.scans++
+	b.c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if from.Entries > 0 {
+		ids = ids[max(0, len(ids)-int(from.Entries)):]
+	}
+	for _, id := range ids {
+		if err := visit(&wire.Stored{Producer: []byte("test/shop/s"), First: id, Last: id, Messages: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b fakeBackend) deduplicates(context.Context, string) (bool, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -176,7 +199,7 @@ func (p *fakeProducer) run() {
 			for k, v := range pm.Properties {
 				s.Headers = append(s.Headers, sink.Header{Name: k, Value: []byte(v)})
 			}
-			p.t.stored = append(p.t.stored, s)
+			p.t.stored, p.t.ids = append(p.t.stored, s), append(p.t.ids, e.id)
 		}
 		p.c.mu.Unlock()
 		switch {

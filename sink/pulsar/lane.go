@@ -43,6 +43,11 @@ type lane struct {
 	count   uint64
 	suspect int64 // account's: id that must not be a duplicate; -1: none
 
+	known    int64  // confirmed when the lane was opened; between it and stored the topic's end is looked at
+	proof    *proof // what a look has shown; nil: none was needed since the last receipt that is no duplicate
+	told     []told // receipts that wait for a look; not more than are on the wire
+	weighing bool   // a goroutine deals with them
+
 	wake chan struct{} // one place; to run
 
 	// The watchdog's own.
@@ -109,10 +114,20 @@ func (l *lane) run() {
 		if l.sent < l.queue.len() && l.queue.at(l.sent).id <= l.stored {
 			// I7: it is known to be stored, so nobody asks the broker. Nothing is on the wire yet: ids rise.
 			e := l.queue.at(l.sent)
-			if e.id == l.suspect {
+			switch {
+			case e.id == l.suspect:
 				l.mu.Unlock()
-				l.s.fail(l.spent(e))
+				l.s.fail(l.spent(e, e.id, leftBehind))
 				return
+			case l.doubtful(e.id, e.id > l.known):
+				l.mu.Unlock()
+				if err := l.prove(e.id); err != nil {
+					if l.s.ctx.Err() == nil {
+						l.s.fail(err)
+					}
+					return
+				}
+				continue
 			}
 			l.queue.pop()
 			l.mu.Unlock()
@@ -188,6 +203,22 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 		l.s.fail(failure)
 		return
 	}
+	if l.weighing || l.doubtful(id, duplicate) {
+		// I3: the broker says that it has stored this id or a later one.
+		l.told = append(l.told, told{id, duplicate})
+		begin := !l.weighing
+		l.weighing = true
+		l.mu.Unlock()
+		if begin {
+			l.s.begin(l.weigh)
+		}
+		return
+	}
+	l.take(id, duplicate)
+}
+
+// take ends a message with its receipt. l.mu is held, and is not when it returns.
+func (l *lane) take(id int64, duplicate bool) {
 	if l.sent == 0 || l.queue.at(0).id != id {
 		l.mu.Unlock()
 		l.s.fail(fmt.Errorf("pulsar: %s: a receipt for id %d came out of order; the session starts again", l.where, id))
@@ -196,8 +227,11 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	e := l.queue.at(0)
 	if duplicate && id == l.suspect {
 		l.mu.Unlock()
-		l.s.fail(l.spent(e))
+		l.s.fail(l.spent(e, id, leftBehind))
 		return
+	}
+	if !duplicate {
+		l.proof = nil
 	}
 	l.queue.pop()
 	l.sent--
@@ -227,10 +261,12 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	}
 }
 
+const leftBehind = "it was left without receipt before"
+
 // spent is the error of a message that nobody may take for stored (I3).
-func (l *lane) spent(e *entry) error {
-	return fmt.Errorf("pulsar: %s: %s was left without receipt before and is now called a duplicate: it may have been refused for its size and lost. "+
-		"Raise or remove the topic's maxMessageSize policy (pulsar-admin topicPolicies remove-max-message-size), and send to another topic or under another deployment name", l.where, describe(e, e.id))
+func (l *lane) spent(e *entry, id int64, why string) error {
+	return fmt.Errorf("pulsar: %s: %s is called a duplicate, but %s: it may have been refused for its size and lost. "+
+		"Raise or remove the topic's maxMessageSize policy (pulsar-admin topicPolicies remove-max-message-size), and send to another topic or under another deployment name", l.where, describe(e, id), why)
 }
 
 // sleep closes the producer of a lane that has nothing to do, and tells whether it had nothing.
@@ -272,6 +308,7 @@ func (l *lane) abandon(err error) {
 		return
 	}
 	l.over = err
+	l.told = nil
 	if l.account != nil && l.sent == 0 {
 		l.account.quiet.Store(true)
 	}

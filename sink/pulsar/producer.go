@@ -27,6 +27,9 @@ type backend interface {
 	// tail returns the highest id of our name that a topic partition holds; -1: none.
 	tail(ctx context.Context, topic string) (int64, error)
 
+	// scan visits the entries of a topic partition from a place to its end, see wire.Client.Scan.
+	scan(ctx context.Context, topic string, from wire.From, visit func(*wire.Stored) error) error
+
 	// deduplicates sends one id twice to a helper topic and tells whether the broker
 	// recognised it.
 	deduplicates(ctx context.Context, topic string) (bool, error)

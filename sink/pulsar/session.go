@@ -53,6 +53,7 @@ type session struct {
 
 	producers atomic.Int64  // open ones
 	closers   chan struct{} // a place for each producer that closes because it is idle
+	looks     chan struct{} // a place for each look at a topic's end
 
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
@@ -75,7 +76,7 @@ func (s *Sink) newSession(previous <-chan struct{}) (*session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &session{
 		sink: s, back: back, previous: previous, ctx: ctx, cancel: cancel, window: s.opt.window(),
-		opening: make(chan struct{}, openAtOnce), ended: make(chan struct{}), gone: make(chan struct{}), closers: make(chan struct{}, closeAtOnce),
+		opening: make(chan struct{}, openAtOnce), ended: make(chan struct{}), gone: make(chan struct{}), closers: make(chan struct{}, closeAtOnce), looks: make(chan struct{}, lookAtOnce),
 		lanes: map[laneKey]*lane{},
 	}
 	n.wg.Add(1)
@@ -107,6 +108,15 @@ func (n *session) lane(topic string, partition int32) (*lane, error) {
 
 // goLane starts the goroutine of a lane that is not direct any more. l.mu is held.
 func (n *session) goLane(l *lane) { n.wg.Go(l.run) }
+
+// begin runs f in a goroutine of the session, unless that ends.
+func (n *session) begin(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closing.Load() { // end says so before it takes n.mu, and waits for goroutines after it
+		n.wg.Go(f)
+	}
+}
 
 // refuse ends the session for new messages. What is held goes on.
 func (n *session) refuse(err error) error {
@@ -289,7 +299,7 @@ func (l *lane) attempt() error {
 		}
 	}
 	if err == nil {
-		l.prod, l.where, l.policy, l.account, l.stored, l.suspect = prod, where, policy, a, stored, a.suspect.Load()
+		l.prod, l.where, l.policy, l.account, l.stored, l.suspect, l.known = prod, where, policy, a, stored, a.suspect.Load(), a.confirmed.Load()
 		a.quiet.Store(false)
 		n.producers.Add(1)
 	}
@@ -373,7 +383,7 @@ func (n *session) look(now time.Time, timeout time.Duration) {
 	idle := make([]*lane, 0, len(lanes))
 	for _, l := range lanes {
 		l.mu.Lock()
-		if l.sent == 0 {
+		if l.sent == 0 || l.weighing {
 			l.since = 0
 		} else if l.count != l.seen || l.since == 0 {
 			l.seen, l.since = l.count, now.UnixNano()

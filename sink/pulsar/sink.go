@@ -46,7 +46,8 @@ type Sink struct {
 
 	checking sync.Mutex // one self-test at a time
 
-	opened sync.Map // topic partitions that were ours once; by our own producer
+	unseen sync.Once // says that we may not read
+	opened sync.Map  // topic partitions that were ours once; by our own producer
 
 	entries []entry // the publisher's own: made by the slab
 }

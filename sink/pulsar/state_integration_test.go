@@ -273,7 +273,7 @@ func topicTrimmed(t *testing.T, b *testenv.PulsarBroker, ns string, k kind) {
 		for {
 			unload(t, b, topic)
 			n := 0
-			if _, err := reader.Scan(within(t), topic, 0, func(*wire.Stored) error { n++; return nil }); err != nil {
+			if _, err := reader.Scan(within(t), topic, wire.From{}, func(*wire.Stored) error { n++; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if n == 0 {

@@ -77,6 +77,11 @@ func (b *wireBackend) tail(ctx context.Context, topic string) (int64, error) {
 	return b.c.Tail(ctx, topic, b.s.opt.producerName())
 }
 
+func (b *wireBackend) scan(ctx context.Context, topic string, from wire.From, visit func(*wire.Stored) error) error {
+	_, err := b.c.Scan(ctx, topic, from, visit)
+	return err
+}
+
 type wireReceiver struct{ r receiver }
 
 func (w wireReceiver) Receipt(id int64, duplicate bool, err error) { w.r.receipt(id, duplicate, err) }

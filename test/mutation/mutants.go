@@ -35,6 +35,9 @@ var mutants = []mutant{
 	{"I3", "the checksum of an event is verified", "connector/binlog/stream.go",
 		"crc32.ChecksumIEEE(data[:len(data)-4]) == le32(data[len(data)-4:])", "crc32.ChecksumIEEE(nil) == 0", "./connector/binlog"},
 
+	{"I3", "Pulsar: what the broker calls a duplicate is looked for in the topic", "sink/pulsar/lane.go",
+		"	if l.weighing || l.doubtful(id, duplicate) {\n", "	if false {\n", "-run TestKilledAtARefusal ./sink/pulsar"},
+
 	{"I4", "Kafka: what is sent again goes to its place among the rest", "sink/kafka/lane.go",
 		"for i > 0 && l.retry[i-1].first > b.first {", "for false {", "./sink/kafka"},
 	{"I4", "Kafka: nothing new while earlier batches wait for their answers", "sink/kafka/lane.go",
