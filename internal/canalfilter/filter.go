@@ -39,9 +39,12 @@ func New(text string) (*Filter, error) {
 	return f, nil
 }
 
+// Empty tells whether the text has no expression at all.
+func (f *Filter) Empty() bool { return len(f.expressions) == 0 }
+
 // Match tells whether the filter lets the table through.
 func (f *Filter) Match(schema, table string) bool {
-	if len(f.expressions) == 0 {
+	if f.Empty() {
 		return true
 	}
 	name := schema + "." + table

@@ -181,10 +181,11 @@ func (c *conn) request(ctx context.Context, p packet) error {
 		return c.write(appendAck(c.out[:0], 0, ""), nil)
 	case canalwire.Get:
 		return c.get(ctx, id, r)
-	case canalwire.ClientAck:
-		if r.batch == server.NoBatch {
-			return nil
-		}
+	}
+	if r.batch == server.NoBatch {
+		return nil // what was got was empty
+	}
+	if p.typ == canalwire.ClientAck {
 		if err := c.resume(ctx, id); err != nil {
 			return err
 		}
@@ -212,10 +213,12 @@ func identity(destination, client string) (server.Identity, error) {
 	if destination == "" || client == "" {
 		return server.Identity{}, errors.New("destination or client id is missing")
 	}
-	if _, err := strconv.ParseInt(client, 10, 16); err != nil {
+	n, err := strconv.ParseInt(client, 10, 16)
+	if err != nil {
 		return server.Identity{}, fmt.Errorf("client id %q is not a number from -32768 to 32767", client)
 	}
-	return server.Identity{Destination: destination, Client: client}, nil
+	// "+7" and "007" are client 7: the number counts, and two cursors of one client would write one node of ZooKeeper.
+	return server.Identity{Destination: destination, Client: strconv.FormatInt(n, 10)}, nil
 }
 
 // subscribe subscribes with the filter's text.
@@ -225,7 +228,7 @@ func (c *conn) subscribe(ctx context.Context, id server.Identity, filter string)
 		return fmt.Errorf("filter of client %s: %w", id, err)
 	}
 	var tables canalview.Tables = f
-	if filter == "" && c.s.o.Unfiltered != nil {
+	if f.Empty() && c.s.o.Unfiltered != nil {
 		if t := c.s.o.Unfiltered(id.Destination); t != nil {
 			tables = t
 		}
@@ -286,31 +289,32 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	if err := c.resume(ctx, id); err != nil {
 		return c.fail(codeFailed, err)
 	}
-	call := c.s.o.Upstream.GetWithoutAck
-	if r.autoAck {
-		call = c.s.o.Upstream.Get
-	}
-	b, err := call(ctx, id, c.s.size(r.size), wait(r.timeout, r.unit))
+	b, err := c.s.o.Upstream.GetWithoutAck(ctx, id, c.s.size(r.size), wait(r.timeout, r.unit))
 	if err == nil {
-		if err = c.answer(ctx, id, b); err != nil && b.ID != server.NoBatch && !r.autoAck {
+		acknowledged, err := c.answer(ctx, id, b, r.autoAck)
+		if err != nil && !acknowledged && b.ID != server.NoBatch {
 			// Nobody has it, and the client may have come back already over another connection, which would get what follows it first.
 			if rerr := c.s.o.Upstream.RollbackTo(context.WithoutCancel(ctx), id, b.ID); rerr != nil {
 				c.log.Debug("canal: a batch that could not be sent was rolled back already", "destination", id.Destination, "error", rerr)
 			}
+		}
+		if errors.Is(err, server.ErrBatchOrder) {
+			return c.fail(codeFailed, fmt.Errorf("%s: %w", id, server.ErrOutstanding))
 		}
 		return err
 	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, server.ErrNotSubscribed), errors.Is(err, server.ErrOutstanding):
+	case errors.Is(err, server.ErrNotSubscribed):
 		return c.fail(codeFailed, err)
 	}
 	return err
 }
 
-// answer sends a batch.
-func (c *conn) answer(ctx context.Context, id server.Identity, b *server.Batch) error {
+// answer sends a batch, which the client acknowledges, or this does, once nothing can be wrong with it but the connection. An error
+// may say that it was not acknowledged because an earlier one is not. acknowledged: the batch is not outstanding any more.
+func (c *conn) answer(ctx context.Context, id server.Identity, b *server.Batch, acknowledge bool) (acknowledged bool, err error) {
 	events := canalview.WithoutEmpty(b.Events)
 	weight := int64(0)
 	for _, e := range events {
@@ -318,7 +322,7 @@ func (c *conn) answer(ctx context.Context, id server.Identity, b *server.Batch) 
 	}
 	weight = min(4*weight, c.s.most)
 	if err := c.s.memory.Acquire(ctx, weight); err != nil {
-		return err
+		return false, err
 	}
 	defer c.s.memory.Release(weight)
 	head, tail, err := c.s.encode(beginMessages(c.s.buffers.get(), b.ID), events)
@@ -330,9 +334,15 @@ func (c *conn) answer(ctx context.Context, id server.Identity, b *server.Batch) 
 		err = endMessages(head, len(tail))
 	}
 	if err != nil {
-		return fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
+		return false, fmt.Errorf("destination %s: client %s: batch %d: %w", id.Destination, id.Client, b.ID, err)
 	}
-	return c.write(head, tail)
+	if acknowledge && b.ID != server.NoBatch {
+		if err := c.s.o.Upstream.Ack(ctx, id, b.ID, nil); err != nil {
+			return false, err
+		}
+		acknowledged = true
+	}
+	return acknowledged, c.write(head, tail)
 }
 
 // encode appends the entries of events to head, of many of them the second half to tail, at the same time.

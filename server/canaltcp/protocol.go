@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -105,7 +106,8 @@ func appendAck(dst []byte, code int32, message string) []byte {
 	var body []byte
 	if code != 0 {
 		body = protowire.AppendVarint([]byte{1 << 3}, uint64(code))
-		body = protowire.AppendString(append(body, 2<<3|2), message)
+		// Clients take a packet with other bytes for garbage, and what a client has sent may be told it.
+		body = protowire.AppendString(append(body, 2<<3|2), strings.ToValidUTF8(message, "\uFFFD"))
 	}
 	return canalwire.AppendPacket(dst, canalwire.Ack, false, body)
 }

@@ -27,7 +27,6 @@ type Upstream interface {
 	Subscribe(ctx context.Context, id server.Identity, filter string, opts ...server.SubscribeOption) error
 	Unsubscribe(ctx context.Context, id server.Identity) error
 	Disconnect(ctx context.Context, id server.Identity) error
-	Get(ctx context.Context, id server.Identity, size server.Size, wait server.Wait) (*server.Batch, error)
 	GetWithoutAck(ctx context.Context, id server.Identity, size server.Size, wait server.Wait) (*server.Batch, error)
 	Ack(ctx context.Context, id server.Identity, batchID int64, state []byte) error
 	Rollback(ctx context.Context, id server.Identity) error

@@ -10,8 +10,10 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -117,14 +119,27 @@ type rig struct {
 	address string
 }
 
+func newEncoder(t testing.TB) *canalpb.Codec {
+	t.Helper()
+	keys, err := canaljson.New(canaljson.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := canalpb.New(canalpb.Options{}, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, h: newHistory(t), s: server.New(server.Options{SaveInterval: time.Second})}
-	keys, err := canaljson.New(canaljson.Options{})
-	r.must(err)
-	encoder, err := canalpb.New(canalpb.Options{}, keys)
-	r.must(err)
-	o.Upstream, o.Encoder = r.s, encoder
+	o.Upstream = r.s
+	if o.Encoder == nil {
+		o.Encoder = newEncoder(t)
+	}
+	var err error
 	r.tcp, err = New(o)
 	r.must(err)
 	r.must(r.s.AddDestination("shop", r.h, server.DestinationOptions{}))
@@ -376,8 +391,102 @@ func TestWrongAck(t *testing.T) {
 	}
 	c := r.connect(1001, "")
 	r.must(c.Ack(t.Context(), client.NoBatch)) // what clients send for an empty batch
+	r.must(c.RollbackTo(t.Context(), client.NoBatch))
 	if _, err := c.GetWithoutAck(t.Context(), 1, client.NoWait); err != nil {
-		t.Errorf("ack of no batch: %v", err)
+		t.Errorf("ack and rollback of no batch: %v", err)
+	}
+}
+
+// broken cannot write entries while it is.
+type broken struct {
+	Encoder
+	is atomic.Bool
+}
+
+func (b *broken) AppendEntry(dst []byte, e *event.Event) ([]byte, error) {
+	if b.is.Load() {
+		return nil, errors.New("a row that cannot be read")
+	}
+	return b.Encoder.AppendEntry(dst, e)
+}
+
+// TestAutoAck: a get that acknowledges what it hands out does not do so with what cannot be written (I3), nor past what is not acknowledged.
+func TestAutoAck(t *testing.T) {
+	b := &broken{Encoder: newEncoder(t)}
+	r := newRig(t, Options{Encoder: b})
+	r.h.write(4)
+	get := func(n net.Conn) (typ int, m *client.Message) {
+		t.Helper()
+		r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 100, 6, 1)
+		typ, body, err := canalwire.ReadPacket(n, maxRequest)
+		r.must(err)
+		m = &client.Message{}
+		r.must(canalwire.Fields(body, func(f canalwire.Field) error {
+			if f.Number == 2 {
+				m.Entries = append(m.Entries, f.Bytes)
+			}
+			return nil
+		}))
+		return typ, m
+	}
+	login := func() net.Conn {
+		t.Helper()
+		n := r.dial()
+		r.send(n, canalwire.Authentication, 5, "shop", 6, "7")
+		_, body, err := canalwire.ReadPacket(n, maxRequest)
+		r.must(err)
+		if len(body) > 0 {
+			t.Fatalf("login: %q", body)
+		}
+		return n
+	}
+	n := login()
+	b.is.Store(true)
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0, 6, 1)
+	closed(t, n)
+	b.is.Store(false)
+	n = login()
+	var ids []string
+	for len(ids) < 4 {
+		typ, m := get(n)
+		if typ != canalwire.Messages {
+			t.Fatalf("answer of type %d", typ)
+		}
+		ids = append(ids, r.ids(m)...)
+	}
+	equal(t, "rows", ids, sequence(1, 4, 1))
+	r.h.write(10)
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0) // outstanding
+	_, _, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	if typ, _ := get(n); typ != canalwire.Ack {
+		t.Errorf("while a batch is outstanding the answer is of type %d", typ)
+	}
+	r.send(n, canalwire.ClientRollback, 1, "shop", 2, "7")
+	for ids = nil; len(ids) < 10; {
+		_, m := get(n)
+		ids = append(ids, r.ids(m)...)
+	}
+	equal(t, "rows after a rollback", ids, sequence(5, 14, 1))
+}
+
+// TestOneClient: a client id is a number, however it is written.
+func TestOneClient(t *testing.T) {
+	r := newRig(t, Options{})
+	n := r.dial()
+	r.send(n, canalwire.Authentication)
+	_, _, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	for _, id := range []string{"7", "+7", "007", "-0", "0"} {
+		r.send(n, canalwire.Subscription, 1, "shop", 2, id)
+		if _, body, err := canalwire.ReadPacket(n, maxRequest); err != nil || len(body) > 0 {
+			t.Fatalf("%s: %q, %v", id, body, err)
+		}
+	}
+	all, err := r.s.ListSubscriptions(t.Context(), "shop")
+	r.must(err)
+	if len(all) != 2 || all[0].Identity.Client != "0" || all[1].Identity.Client != "7" {
+		t.Errorf("subscriptions %v", all)
 	}
 }
 
@@ -519,6 +628,7 @@ func TestHabits(t *testing.T) {
 		{"an unknown destination", canalwire.Subscription, []any{1, "none", 2, "7"}},
 		{"a get from one", canalwire.Get, []any{1, "none", 2, "7"}},
 		{"a get without a subscription", canalwire.Get, []any{1, "shop", 2, "99"}},
+		{"a destination that is no text", canalwire.Subscription, []any{1, "\xff", 2, "7", 7, "("}},
 		{"a filter that cannot be read", canalwire.Subscription, []any{1, "shop", 2, "7", 7, "("}},
 		{"a heartbeat", 11, nil},
 		{"a packet type that is none", 99, nil},
@@ -526,13 +636,14 @@ func TestHabits(t *testing.T) {
 		r.send(n, c.typ, c.fields...)
 		if b := answer(canalwire.Ack); len(b) == 0 {
 			t.Errorf("%s is accepted", c.what)
+		} else if fields, err := codectest.ParseFields(b); err != nil || !utf8.ValidString(fields.Text(2)) {
+			t.Errorf("%s: %q (%v)", c.what, b, err)
 		}
 	}
 	r.send(n, canalwire.Get, 1, "shop", 2, "7", 4, 1, 5, 2)
 	answer(canalwire.Messages)
 }
 
-// TestGone: a client that leaves while its get waits is let go at once, and holds nobody up.
 // TestUnsentBatch: what a connection that is lost has not got comes first to the one that follows it, although the two overlap.
 func TestUnsentBatch(t *testing.T) {
 	r := newRig(t, Options{})
@@ -573,6 +684,7 @@ func TestUnsentBatch(t *testing.T) {
 	equal(t, "the connection that follows", r.collect(next, 30), sequence(1, 30, 1))
 }
 
+// TestGone: a client that leaves while its get waits is let go at once, and holds nobody up.
 func TestGone(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.connect(1001, "")
@@ -629,11 +741,7 @@ func TestLazy(t *testing.T) {
 
 func TestEmbedded(t *testing.T) {
 	r := newRig(t, Options{})
-	keys, err := canaljson.New(canaljson.Options{})
-	r.must(err)
-	encoder, err := canalpb.New(canalpb.Options{}, keys)
-	r.must(err)
-	c := client.NewEmbedded(r.s, server.Identity{Destination: "shop", Client: "5"}, encoder)
+	c := client.NewEmbedded(r.s, server.Identity{Destination: "shop", Client: "5"}, newEncoder(t))
 	if err := c.Subscribe(t.Context(), ""); !errors.Is(err, client.ErrNotConnected) {
 		t.Error(err)
 	}
