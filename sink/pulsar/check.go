@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/sink"
+	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 )
 
 // Check looks at the cluster before the sink runs: is it reachable, may we
@@ -79,6 +80,10 @@ func (s *Sink) Check(ctx context.Context) []sink.Finding {
 				"cannot produce, so it is not known whether deduplication is on: %v%s", err, quoted(back.complaint()))
 		case !on:
 			add(severity, ns, dedupCommand(ns), "deduplication is off: messages could be stored twice")
+		}
+		if err == nil && wire.Code(back.scan(ctx, topic, wire.From{Entries: 1}, func(*wire.Stored) error { return nil })) == wire.CodeAuthorization {
+			add(sink.SeverityWarning, ns, "pulsar-admin namespaces grant-permission "+ns+" --role ROLE --actions produce,consume",
+				"the role may not consume: after a crash it cannot be seen what the topics hold, and the broker is taken at its word")
 		}
 	}
 	if s.admin == nil {

@@ -7,8 +7,9 @@
 // entry, id = Sequence<<10 | SubIndex. Ids rise along a lane and the same row
 // always has the same id, so what the broker calls a duplicate (a receipt
 // without an entry, -1:-1) is a message that this name has stored before, or that
-// is on its way from an older session of this name and cannot be overtaken: it
-// counts as done. That holds only under Exclusive (in other modes a woken
+// is on its way from an older session of this name and cannot be overtaken; or
+// one that was refused while later ones were on their way. So it counts as done
+// when the end of the topic was read and holds it (look). That holds only under Exclusive (in other modes a woken
 // process of the same name writes beside us) and only while the broker remembers
 // the name, which it does until the name had no producer on the topic for
 // brokerDeduplicationProducerInactivityTimeoutMinutes (6 hours unless changed), until the topic is deleted, or until

@@ -318,6 +318,7 @@ func TestRefusedAndRestarted(t *testing.T) {
 	b := testenv.NewPulsar(t)
 	for _, k := range kinds { // the broker stands still at times, so they take turns
 		t.Run(k.name, func(t *testing.T) { refusedAndRestarted(t, b, k) })
+		t.Run(k.name+" killed", func(t *testing.T) { refusedAndKilled(t, b, k) })
 	}
 }
 
@@ -328,20 +329,7 @@ func refusedAndRestarted(t *testing.T, b *testenv.PulsarBroker, k kind) {
 	o := options(b, k, "refused")
 	o.AdminURL = "" // the limit shows only by refusing
 	s := open(t, o)
-	messages := func(first int64, n int) (*sinktest.Recorder, []sink.Message) {
-		r := sinktest.NewRecorder(nil)
-		msgs := sinktest.Messages(r, topic, 0, first, n)
-		for i := range msgs {
-			switch msgs[i].Sequence {
-			case 5:
-				msgs[i].Value = []byte(`"` + strings.Repeat("x", 61_000) + `"`)
-			case 12: // not larger than what has passed, so it does not go alone
-				msgs[i].Value = []byte(`"` + strings.Repeat("x", 60_000) + `"`)
-			}
-		}
-		return r, msgs
-	}
-	_, msgs := messages(1, 10)
+	_, msgs := refusable(topic, 1, 10)
 	if _, err := s.Publish(within(t), msgs); err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +339,7 @@ func refusedAndRestarted(t *testing.T, b *testenv.PulsarBroker, k kind) {
 	limitTo(t, b, name, 20_000)
 	send(t, s, topic, 11, 11) // it is connected again
 	b.Pause()                 // so that all are on their way
-	r, msgs := messages(12, 189)
+	r, msgs := refusable(topic, 12, 189)
 	n, err := s.Publish(within(t), msgs)
 	b.Resume()
 	if err != nil {
@@ -373,7 +361,7 @@ func refusedAndRestarted(t *testing.T, b *testenv.PulsarBroker, k kind) {
 	if _, err := s.Restore(within(t), state, sink.Same); err != nil {
 		t.Fatal(err)
 	}
-	r, msgs = messages(12, 189)
+	r, msgs = refusable(topic, 12, 189)
 	n, _ = s.Publish(within(t), msgs)
 	if err := r.Wait(within(t), n); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,25 @@ func TestSecure(t *testing.T) {
 		t.Run(k.name+" rights", func(t *testing.T) {
 			o := options(b.PulsarBroker, k, "tokens")
 			o.Token, o.AdminURL = b.Token("writer"), ""
-			send(t, open(t, o), b.Topic()+"-"+k.name, 1, 10)
+			topic := b.Topic() + "-" + k.name
+			s := open(t, o)
+			send(t, s, topic, 1, 5)
+			state := s.AppendState(nil)
+			send(t, s, topic, 6, 10)
+			if err := s.Close(within(t)); err != nil {
+				t.Fatal(err)
+			}
+			// What has no receipt cannot be looked for; check says so before.
+			s = resume(t, o, state)
+			send(t, s, topic, 4, 20)
+			if n := s.Duplicates(); n != 7 {
+				t.Errorf("%d duplicates", n)
+			}
+			if found := s.Check(within(t)); !slices.ContainsFunc(found, func(f sink.Finding) bool {
+				return f.Severity == sink.SeverityWarning && strings.Contains(f.What, "may not consume")
+			}) {
+				t.Errorf("%+v", found)
+			}
 
 			forged := b.Token("writer")
 			forged = forged[:len(forged)-8] + "AAAAAAAA"
