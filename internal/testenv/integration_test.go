@@ -76,7 +76,7 @@ func TestKafkaLeaderMoves(t *testing.T) {
 		t.Errorf("leader is %d, want %d", got, to)
 	}
 	k.Kill(to)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if got := k.Leader(topic, 0); got != to && got > 0 {
 			break
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // adminTimeout bounds one administrative request to a broker, its retries included.
-const adminTimeout = time.Minute
+const adminTimeout = 5 * time.Minute
 
 // KafkaCluster is a Kafka cluster of one or more brokers, numbered from 1. Its methods end the test at
 // the first error, so they belong to the test's own goroutine.
@@ -95,8 +95,17 @@ func (k *KafkaCluster) CreateTopic(name string, partitions int, configs ...strin
 		settings[key] = &value
 	}
 	k.with(func(ctx context.Context, c *kadm.Client) error {
-		_, err := c.CreateTopic(ctx, int32(partitions), int16(min(len(k.Bootstrap), 3)), settings, name)
-		return err
+		for again := false; ; again = true {
+			_, err := c.CreateTopic(ctx, int32(partitions), int16(min(len(k.Bootstrap), 3)), settings, name)
+			switch {
+			case again && errors.Is(err, kerr.TopicAlreadyExists):
+				return nil
+			// A broker that had no time for its heartbeat takes no copies for a moment.
+			case !errors.Is(err, kerr.InvalidReplicationFactor) && !errors.Is(err, kerr.RequestTimedOut) || ctx.Err() != nil:
+				return err
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
 	})
 }
 

@@ -33,7 +33,7 @@ func (c Certificates) config(t *testing.T) *tls.Config {
 func TestSecureKafka(t *testing.T) {
 	t.Parallel()
 	s := NewSecureKafka(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	for name, c := range map[string]struct {
 		addr      string
@@ -72,8 +72,12 @@ func TestSecurePulsar(t *testing.T) {
 		url, role string
 		ok        bool
 	}{{s.URL, "admin", true}, {s.TLSURL, "admin", true}, {s.URL, "nobody", false}} {
+		timeout := 10 * time.Second // until it gives up, too
+		if c.ok {
+			timeout = time.Minute
+		}
 		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: c.url, Authentication: pulsar.NewAuthenticationToken(s.Token(c.role)),
-			TLSTrustCertsFilePath: s.CA, OperationTimeout: 10 * time.Second, Logger: log.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+			TLSTrustCertsFilePath: s.CA, OperationTimeout: timeout, Logger: log.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -181,7 +181,7 @@ func TestNotKafka(t *testing.T) {
 				c.(*net.TCPConn).Close()
 			}
 		}()
-		d := &dialer{clientID: "t", timeout: 5 * time.Second}
+		d := &dialer{clientID: "t", timeout: patience}
 		c, err := d.dial(context.Background(), l.Addr().String())
 		if err == nil {
 			c.Close()

@@ -154,11 +154,21 @@ func TestLargeMessages(t *testing.T) {
 }
 
 func alter(ctx context.Context, k *testenv.KafkaCluster, topic, name, value string) error {
-	r, err := k.Admin().AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+	admin := k.Admin()
+	r, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
 	if err == nil {
 		err = r[0].Err
 	}
-	time.Sleep(500 * time.Millisecond) // brokers learn it asynchronously
+	for known := false; err == nil && !known; { // brokers learn it asynchronously
+		var configs kadm.ResourceConfigs
+		if configs, err = admin.DescribeTopicConfigs(ctx, topic); err == nil {
+			err = configs[0].Err
+		}
+		if err == nil {
+			known = slices.ContainsFunc(configs[0].Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
+		}
+	}
+	time.Sleep(500 * time.Millisecond) // and use it a little later than they tell it
 	return err
 }
 
@@ -296,12 +306,7 @@ func TestOneBrokerKilled(t *testing.T) {
 	if ok, errs := f.count(); ok != n {
 		t.Fatalf("%d of %d done, errors %v", ok, n, errs)
 	}
-	for s.Status().Err != nil && ctx.Err() == nil { // what looks for leaders may just be waiting before its next attempt
-		time.Sleep(time.Millisecond)
-	}
-	if err := s.Status().Err; err != nil {
-		t.Errorf("status: %v", err)
-	}
+	healed(t, s)
 	verify(t, readAll(t, k.Bootstrap, topic, n), n)
 }
 
@@ -362,7 +367,7 @@ func TestMarkerTwice(t *testing.T) {
 // TLS, SASL and rights on a real broker.
 func TestSecurity(t *testing.T) {
 	k := testenv.NewSecureKafka(t,
-		"connections.max.reauth.ms=4000",
+		"connections.max.reauth.ms=10000",
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"super.users=User:ANONYMOUS", // the listeners without SASL
 	)
@@ -371,66 +376,78 @@ func TestSecurity(t *testing.T) {
 	if _, err := admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{User: "eve", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "secret-e"}}); err != nil {
 		t.Fatal(err)
 	}
-	topic := k.Topic(2)
-	for user, op := range map[string]kadm.ACLOperation{k.User: kadm.OpWrite, "eve": kadm.OpDescribe} {
+	allow := func(user, topic string, op kadm.ACLOperation) {
+		t.Helper()
 		if _, err := admin.CreateACLs(ctx, kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:"+user).AllowHosts("*").Operations(op)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	writable := func() string {
+		t.Helper()
+		topic := k.Topic(2)
+		allow(k.User, topic, kadm.OpWrite)
+		return topic
+	}
+	topic := writable()
+	allow("eve", topic, kadm.OpDescribe)
 	ca, err := os.ReadFile(k.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	conf := &tls.Config{RootCAs: x509.NewCertPool()}
 	conf.RootCAs.AppendCertsFromPEM(ca)
-	total := 0
-	for _, c := range []struct {
-		addr  string
-		tls   *tls.Config
-		mech  string
-		lasts time.Duration // 6 s is longer than a connection lives without authenticating again
-	}{
-		{k.TLS, conf, "", 0}, {k.SASL, nil, "plain", 6 * time.Second}, {k.SASL, nil, "scram-sha-512", 0},
-		{k.SASLTLS, conf, "plain", 0}, {k.SASLTLS, conf, "scram-sha-256", 0}, {k.SASLTLS, conf, "scram-sha-512", 6 * time.Second},
-	} {
-		t.Run(fmt.Sprintf("TLS %v %s", c.tls != nil, c.mech), func(t *testing.T) {
-			o := Options{Brokers: []string{c.addr}, TLS: c.tls}
-			if c.mech != "" {
-				o.SASL = &SASL{c.mech, k.User, k.Password}
-			}
-			s := newSink(t, o)
-			if n, err := s.Partitions(ctx, topic); n != 2 || err != nil {
-				t.Fatalf("Partitions = %d, %v", n, err)
-			}
-			var f fates
-			publish := func() {
-				t.Helper()
-				if _, err := s.Publish(ctx, numbered(&f, topic, 2, total, 20)); err != nil {
-					t.Fatal(err)
+	t.Run("logins", func(t *testing.T) {
+		for _, c := range []struct {
+			addr  string
+			tls   *tls.Config
+			mech  string
+			lasts time.Duration // 13 s is longer than a connection lives without authenticating again
+		}{
+			{k.TLS, conf, "", 0}, {k.SASL, nil, "plain", 13 * time.Second}, {k.SASL, nil, "scram-sha-512", 0},
+			{k.SASLTLS, conf, "plain", 0}, {k.SASLTLS, conf, "scram-sha-256", 0}, {k.SASLTLS, conf, "scram-sha-512", 13 * time.Second},
+		} {
+			topic := writable()
+			t.Run(fmt.Sprintf("TLS %v %s", c.tls != nil, c.mech), func(t *testing.T) {
+				t.Parallel()
+				o := Options{Brokers: []string{c.addr}, TLS: c.tls}
+				if c.mech != "" {
+					o.SASL = &SASL{c.mech, k.User, k.Password}
 				}
-				total += 20
-				if err := s.Flush(ctx); err != nil {
-					t.Fatal(err)
+				s := newSink(t, o)
+				if n, err := s.Partitions(ctx, topic); n != 2 || err != nil {
+					t.Fatalf("Partitions = %d, %v", n, err)
 				}
-			}
-			publish()
-			retries := s.Status().Retries // of the first steps on a fresh broker
-			for start := time.Now(); time.Since(start) < c.lasts; time.Sleep(50 * time.Millisecond) {
+				var f fates
+				total := 0
+				publish := func() {
+					t.Helper()
+					if _, err := s.Publish(ctx, numbered(&f, topic, 2, total, 20)); err != nil {
+						t.Fatal(err)
+					}
+					total += 20
+					if err := s.Flush(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
 				publish()
-			}
-			publish()
-			if _, errs := f.count(); len(errs) > 0 {
-				t.Errorf("errors %v", errs)
-			}
-			if st := s.Status(); st.Retries > retries {
-				t.Errorf("the broker cut the connection: %+v", st)
-			}
-			if found := s.CheckTopics(ctx, topic); hasError(found) {
-				t.Errorf("findings %+v", found)
-			}
-		})
-	}
-	verify(t, readAll(t, k.Bootstrap, topic, total), total)
+				retries := s.Status().Retries // of the first steps on a fresh broker
+				for start := time.Now(); time.Since(start) < c.lasts; time.Sleep(50 * time.Millisecond) {
+					publish()
+				}
+				publish()
+				if _, errs := f.count(); len(errs) > 0 {
+					t.Errorf("errors %v", errs)
+				}
+				if st := s.Status(); st.Retries > retries {
+					t.Errorf("the broker cut the connection: %+v", st)
+				}
+				if found := s.CheckTopics(ctx, topic); hasError(found) {
+					t.Errorf("findings %+v", found)
+				}
+				verify(t, readAll(t, k.Bootstrap, topic, total), total)
+			})
+		}
+	})
 	t.Run("no right to write", func(t *testing.T) {
 		s := newSink(t, Options{Brokers: []string{k.SASL}, SASL: &SASL{"scram-sha-512", "eve", "secret-e"}})
 		found := fmt.Sprintf("%+v", s.CheckTopics(ctx, topic, "unseen"))
@@ -457,7 +474,7 @@ func TestSecurity(t *testing.T) {
 	})
 	for name, addr := range map[string]string{"no TLS": k.TLS, "no SASL": k.SASL} {
 		t.Run(name, func(t *testing.T) {
-			s := newSink(t, Options{Brokers: []string{addr}, RequestTimeout: 3 * time.Second})
+			s := newSink(t, Options{Brokers: []string{addr}, RequestTimeout: 6 * time.Second})
 			found := s.Check(ctx)
 			if !hasError(found) || !strings.Contains(found[0].What, strings.Fields(name)[1]) {
 				t.Errorf("findings %+v", found)

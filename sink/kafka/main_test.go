@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +59,30 @@ func ctxFor(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// healed waits until the status shows no error. All may be done before: what looks for leaders may just be waiting before its next attempt.
+func healed(t testing.TB, s *Sink) {
+	t.Helper()
+	ctx := ctxFor(t, patience)
+	for s.Status().Err != nil && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Status().Err; err != nil {
+		t.Errorf("status: %v", err)
+	}
+}
+
+// freePort returns a port that nobody listens on, below those that the system and the scripts of testenv give out.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for {
+		port := 5000 + rand.IntN(5000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+}
+
 func newSink(t testing.TB, o Options) *Sink {
 	t.Helper()
 	if o.Logger == nil {
@@ -67,7 +93,7 @@ func newSink(t testing.TB, o Options) *Sink {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(ctxFor(t, 10*time.Second)); err != nil {
+		if err := s.Close(ctxFor(t, patience)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})

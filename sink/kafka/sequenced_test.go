@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -378,12 +377,7 @@ func TestChangedConfiguration(t *testing.T) {
 
 // D9: while no broker answers, the state waits and the status says why.
 func TestRestoreWaits(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	const addr = "127.0.0.1:1"
 	s := newSink(t, Options{Brokers: []string{addr}, Delivery: Sequenced, Deployment: "test", Destination: "shop", Sink: "out"})
 	ctx, cancel := context.WithCancel(ctxFor(t, patience))
 	done := make(chan error, 1)
