@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/killpoint"
 	"github.com/binlogmq/binlogmq/sink/pulsar/wire"
 )
 
@@ -49,6 +50,13 @@ func (p *proof) settle() {
 	}
 }
 
+// behind leaves out what is before an id that is shown, for what is asked next is not below it.
+func (p *proof) behind(id int64) {
+	if i, _ := slices.BinarySearchFunc(p.spans, id, func(s span, id int64) int { return cmp.Compare(s.last, id) }); len(p.spans) > 0 && p.spans[0].first <= id {
+		p.spans, p.cut = slices.Clone(p.spans[i:]), false
+	}
+}
+
 // reaches tells whether the proof goes back to where an id is, or must be missed.
 func (p *proof) reaches(id int64) bool {
 	return p.cut || len(p.spans) > 0 && p.spans[0].first <= id
@@ -85,6 +93,7 @@ var (
 
 // look reads the end of a topic partition, as far back as where id is.
 func (s *Sink) look(ctx context.Context, back backend, where string, id int64) (*proof, error) {
+	killpoint.Hit("pulsar.look")
 	name, keep := s.opt.producerName(), max(lookBehind, 2*int(s.opt.MaxInFlightMessages))
 	best := &proof{}
 	ago := time.Since(s.book.lastReceipts())
@@ -121,7 +130,7 @@ func (b *book) lastReceipts() time.Time {
 	return time.UnixMilli(b.seen)
 }
 
-// prove looks at the end of the topic until l.proof shows an id, which it returns as nil. An error says that the message is not stored and never can be (I3), or
+// prove looks at the end of the topic until l.proof shows an id. An error says that the message is not stored and never can be (I3), or
 // that the session has ended. Only the goroutine that deals with what the broker calls duplicates may call it.
 func (l *lane) prove(id int64) error {
 	n := l.s
@@ -147,6 +156,7 @@ func (l *lane) prove(id int64) error {
 		}
 		if err == nil {
 			if p.shows(id) {
+				p.behind(id)
 				l.mu.Lock()
 				l.proof = p
 				l.mu.Unlock()

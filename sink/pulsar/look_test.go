@@ -45,6 +45,18 @@ func TestProof(t *testing.T) {
 				t.Fatalf("%d is shown: %v; %+v", id, p.shows(id), p)
 			}
 		}
+		for id := range next + 5 { // what is not asked any more is forgotten
+			if !p.shows(id) {
+				continue
+			}
+			q := *p
+			q.behind(id)
+			for later := id; later < next+5; later++ {
+				if q.shows(later) != p.shows(later) {
+					t.Fatalf("behind %d, %d is shown: %v; %+v", id, later, q.shows(later), p)
+				}
+			}
+		}
 	}
 }
 

@@ -87,6 +87,7 @@ var points = []point{
 	{"pulsar.open", 6, "pulsar"},
 	{"pulsar.opened", 6, "pulsar"},
 	{"pulsar.receipt", 200, "pulsar"},
+	{"pulsar.look", 4, "pulsar"},
 	{"wire.open", 6, "wire"},
 	{"wire.send", 30, "wire"},
 }
