@@ -126,7 +126,7 @@ func TestClusterFollowsItsDestination(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if _, err := c.GetWithoutAck(ctx, 0, NoWait); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("a get before connect: %v", err)

@@ -68,7 +68,7 @@ func TestOneWorksAsTheClient(t *testing.T) {
 	conn := zkConn(t, servers)
 	root := fmt.Sprintf("/binlogmq-test-client-%d", time.Now().UnixNano())
 	running := canalzk.ClientRunning(root, "shop", DefaultClientID)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	open := func() *Cluster {
 		t.Helper()
@@ -174,9 +174,9 @@ func TestMissedWatch(t *testing.T) {
 	servers := testenv.ZooKeeper(t).Servers
 	o := ClusterOptions{
 		TCPOptions: TCPOptions{Destination: "shop", ClientID: DefaultClientID}, ZooKeeper: servers,
-		Root: fmt.Sprintf("/binlogmq-test-watch-%d", time.Now().UnixNano()), SessionTimeout: 4 * time.Second,
+		Root: fmt.Sprintf("/binlogmq-test-watch-%d", time.Now().UnixNano()), SessionTimeout: 10 * time.Second,
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	open := func() *seat {
 		s, err := newSeat(&o)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // call runs the program inside the test, with a stop asked for before it begins.
 func call(t *testing.T, stdin string, args ...string) (code int, out, errs string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var o, e bytes.Buffer
 	code = run(ctx, ctx, args, strings.NewReader(stdin), &o, &e)
@@ -198,7 +198,7 @@ func TestSignalsBeforeAnything(t *testing.T) {
 		if code != 0 {
 			t.Errorf("exit code %d: %s", code, &errs)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("it does not end")
 	}
 	if strings.Contains(errs.String(), "s3cr3t") {

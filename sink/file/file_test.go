@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -395,11 +395,11 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Status().Err; !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
+	done, failed := r.Count()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, failed := r.Count()
 	if got := parse(t, data, "t"); len(got) < done || failed > 0 {
 		t.Fatalf("%d lines, %d messages done, %d failed", len(got), done, failed)
 	}
