@@ -32,7 +32,7 @@ func (r *redirects) Write(line []byte) (int, error) {
 
 // long is for waits in which a broker may have to start.
 func long(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

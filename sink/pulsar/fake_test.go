@@ -255,7 +255,7 @@ func opened(t testing.TB, c *cluster, change func(*Options)) *Sink {
 }
 
 func limit(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

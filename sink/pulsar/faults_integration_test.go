@@ -142,9 +142,7 @@ func fenced(t *testing.T, k kind) {
 	for s.Status().Retries < 3 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if st := s.Status(); st.Err == nil || !strings.Contains(st.Err.Error(), "somebody-else") || !strings.Contains(st.Err.Error(), "held by another producer") {
-		t.Errorf("the status is %v", st.Err)
-	}
+	shows(t, s, "somebody-else", "held by another producer")
 	if done, _ := r.Count(); done != 0 {
 		t.Fatal("done while fenced")
 	}
@@ -152,9 +150,7 @@ func fenced(t *testing.T, k kind) {
 	if err := s.Flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if st := s.Status(); st.Err != nil {
-		t.Error(st.Err)
-	}
+	healed(t, s)
 	sinktest.CheckExact(t, "fenced", read(t, c, topic), sequences(1, 10))
 }
 
@@ -208,9 +204,7 @@ func outages(t *testing.T, b, killed *testenv.PulsarBroker) {
 		return
 	}
 	for i, k := range kinds {
-		for sinks[i].Status().Err != nil {
-			time.Sleep(20 * time.Millisecond)
-		}
+		healed(t, sinks[i])
 		sinktest.CheckExact(t, k.name, read(t, testClient(t, b), topicOf(k)), sequences(1, total))
 	}
 
@@ -239,9 +233,7 @@ func outages(t *testing.T, b, killed *testenv.PulsarBroker) {
 			t.Fatalf("%d failed", failed)
 		}
 		sinktest.CheckExact(t, "away", read(t, testClient(t, b), topicOf(k)+"-away"), sequences(1, 100))
-		if err := sinks[i].Status().Err; err != nil {
-			t.Error(err)
-		}
+		healed(t, sinks[i])
 	}
 }
 
@@ -441,15 +433,7 @@ func deduplicationOff(t *testing.T, k kind) {
 		t.Fatal(err)
 	}
 	command := "pulsar-admin namespaces set-deduplication " + ns + " --enable"
-	for s.Status().Err == nil {
-		time.Sleep(10 * time.Millisecond)
-	}
-	for st := s.Status(); !strings.Contains(st.Err.Error(), command); st = s.Status() {
-		if st.Retries > 20 {
-			t.Fatalf("the status is %v", st.Err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	shows(t, s, command)
 	if done, _ := r.Count(); done != 0 {
 		t.Fatal("done without deduplication")
 	}

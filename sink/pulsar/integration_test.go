@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 	"github.com/binlogmq/binlogmq/sink/sinktest"
 )
 
-const wait = 2 * time.Minute
+const wait = 5 * time.Minute
 
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
@@ -48,6 +49,30 @@ func each(t *testing.T, f func(t *testing.T, k kind)) {
 func options(b *testenv.PulsarBroker, k kind, name string) Options {
 	return Options{URL: b.URL, AdminURL: b.AdminURL, Deployment: "test", Destination: "shop", Sink: name, Topics: Topics{Create: true},
 		Producer: k.producer, Batching: k.batching}
+}
+
+// healed waits until the status shows no error. All may be done before: it is looked at from time to time only.
+func healed(t testing.TB, s *Sink) {
+	t.Helper()
+	for ctx := within(t); s.Status().Err != nil; time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatalf("status: %v", s.Status().Err)
+		}
+	}
+}
+
+// shows waits until the status holds all of these; on a busy machine something else may be wrong before.
+func shows(t testing.TB, s *Sink, wants ...string) error {
+	t.Helper()
+	for ctx := within(t); ; time.Sleep(10 * time.Millisecond) {
+		err := s.Status().Err
+		if err != nil && !slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+			return err
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the status is %v, without one of %q", err, wants)
+		}
+	}
 }
 
 func open(t testing.TB, o Options) *Sink {

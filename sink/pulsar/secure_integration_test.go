@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/sink"
@@ -97,10 +96,7 @@ func TestSecure(t *testing.T) {
 				if _, err := s.Publish(within(t), sinktest.Messages(r, b.Topic()+"-"+k.name, 0, 1, 1)); err != nil {
 					t.Fatal(err)
 				}
-				for s.Status().Err == nil {
-					time.Sleep(20 * time.Millisecond)
-				}
-				if err := s.Status().Err; !strings.Contains(err.Error(), "check the token") || strings.Contains(err.Error(), token) {
+				if err := shows(t, s, "check the token"); strings.Contains(err.Error(), token) {
 					t.Errorf("%s: the status is %v", name, err)
 				}
 				found := s.Check(within(t))
