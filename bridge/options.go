@@ -13,6 +13,7 @@ import (
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
+	"github.com/binlogmq/binlogmq/internal/topicname"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -233,11 +234,11 @@ func (o *Options) complete() (*compiled, error) {
 
 	c := new(compiled)
 	var err error
-	if c.topics, err = newRouter(o.Topic, o.Destination, o.Names, "destination", "schema", "table"); err != nil {
+	if c.topics, err = newRouter(o.Topic, o.Destination, o.Names, topicname.OfTable); err != nil {
 		fault("topic: %w", err)
 	}
 	if o.DDLTopic != "" {
-		r, err := newRouter(o.DDLTopic, o.Destination, o.Names, "destination")
+		r, err := newRouter(o.DDLTopic, o.Destination, o.Names, topicname.OfNone)
 		if err != nil {
 			fault("ddl_topic: %w", err)
 		} else {

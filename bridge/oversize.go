@@ -10,6 +10,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/topicname"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -72,7 +73,7 @@ func (o *Options) completeOversize(c *compiled, fault func(string, ...any)) {
 	case o.Oversize == DeadLetterOversize && (o.DeadLetterTopic == o.Topic || o.DeadLetterTopic == o.DDLTopic):
 		fault("dead letter topic: must be another than topic and ddl_topic")
 	case o.Oversize == DeadLetterOversize:
-		r, err := newRouter(o.DeadLetterTopic, o.Destination, o.Names, "destination", "schema", "table")
+		r, err := newRouter(o.DeadLetterTopic, o.Destination, o.Names, topicname.OfTable)
 		if err != nil {
 			fault("dead letter topic: %w", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/binlogmq/binlogmq/internal/topicname"
 )
 
 // Names says which characters a broker allows in a topic's name.
@@ -123,33 +125,21 @@ type piece struct {
 
 // newRouter parses a template: text with {destination}, {schema} and {table}.
 // Only the fields given are allowed. A template that no table could satisfy is an error.
-func newRouter(template, destination string, names Names, fields ...string) (*router, error) {
+func newRouter(template, destination string, names Names, fields []string) (*router, error) {
+	pieces, err := topicname.Parse(template, fields)
+	if err != nil {
+		return nil, err
+	}
 	r := &router{text: template, names: names}
-	for rest := template; rest != ""; {
-		i := strings.IndexAny(rest, "{}")
-		if i < 0 {
-			r.literal(rest)
-			break
-		}
-		r.literal(rest[:i])
-		j := strings.IndexByte(rest[i:], '}')
-		if rest[i] != '{' || j < 0 {
-			return nil, fmt.Errorf("topic template %q: unbalanced brace", template)
-		}
-		field := rest[i+1 : i+j]
-		known := false
-		for _, f := range fields {
-			known = known || f == field
-		}
-		switch {
-		case !known:
-			return nil, fmt.Errorf("topic template %q: unknown field {%s}, known are {%s}", template, field, strings.Join(fields, "}, {"))
-		case field == "destination":
+	for _, p := range pieces {
+		switch p.Field {
+		case "":
+			r.literal(p.Text)
+		case "destination":
 			r.literal(destination)
 		default:
-			r.parts = append(r.parts, piece{field: field})
+			r.parts = append(r.parts, piece{field: p.Field})
 		}
-		rest = rest[i+j+1:]
 	}
 	if _, err := r.expand("x", "x"); err != nil {
 		return nil, fmt.Errorf("topic template %q: %w", template, err)
@@ -161,7 +151,7 @@ func newRouter(template, destination string, names Names, fields ...string) (*ro
 // looks at topics before a bridge uses them. The names function is safe for concurrent use; its error says why a table can have no topic:
 // its name breaks the broker's rules, or runs together with that of a table asked for before.
 func Topics(template, destination string, names Names) (topic func(schema, table string) (string, error), err error) {
-	r, err := newRouter(template, destination, names, "destination", "schema", "table")
+	r, err := newRouter(template, destination, names, topicname.OfTable)
 	if err != nil {
 		return nil, err
 	}

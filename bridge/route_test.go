@@ -3,6 +3,8 @@ package bridge
 import (
 	"strings"
 	"testing"
+
+	"github.com/binlogmq/binlogmq/internal/topicname"
 )
 
 func TestRouter(t *testing.T) {
@@ -45,7 +47,7 @@ func TestRouter(t *testing.T) {
 		{"{}", AnyNames, "", "", "", "unknown field {}"},
 	} {
 		var got string
-		r, err := newRouter(c.template, "dest", c.names, "destination", "schema", "table")
+		r, err := newRouter(c.template, "dest", c.names, topicname.OfTable)
 		if err == nil {
 			got, err = r.topic(c.schema, c.table)
 		}
@@ -80,7 +82,7 @@ func TestRouterCollision(t *testing.T) {
 		{"{table}", table{"a", "b"}, table{"c", "b"}, false}, // asked for
 		{"all", table{"a", "b"}, table{"c", "d"}, false},
 	} {
-		r, err := newRouter(c.template, "dest", AnyNames, "destination", "schema", "table")
+		r, err := newRouter(c.template, "dest", AnyNames, topicname.OfTable)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +104,7 @@ func FuzzRouter(f *testing.F) {
 	f.Add("persistent://a/b/{table}", "d", "s", "t-partition-1")
 	f.Fuzz(func(t *testing.T, template, destination, schema, table string) {
 		for _, n := range []Names{AnyNames, KafkaNames, PulsarNames} {
-			r, err := newRouter(template, destination, n, "destination", "schema", "table")
+			r, err := newRouter(template, destination, n, topicname.OfTable)
 			if err != nil {
 				continue
 			}

@@ -279,3 +279,46 @@ admin: {listen: "admin:hunter2@127.0.0.1:8088"}
 		}
 	}
 }
+
+// TestSingleFaults shows what each key refuses that would else be taken for something else, or be found at the first use.
+func TestSingleFaults(t *testing.T) {
+	base := func(destination, sink, rest string) string {
+		return "destinations: [{name: shop, " + destination + ", sinks: [{name: out, " + sink + "}]}]\n" + rest
+	}
+	const source, file, pulsar = `source: {address: "a:1", user: u}`, `file: {path: "-"}`, `pulsar: {url: "pulsar://a:1"`
+	of := func(more string) string { return `source: {address: "a:1", user: u, ` + more + `}` }
+	for _, c := range []struct{ name, in, want string }{
+		{"nothing", base(source, file, ""), ""},
+		{"no port", base(`source: {address: "a:", user: u}`, file, ""), `source.address[0]: "a:" has no port: a number from 1 to 65535`},
+		{"port out of range", base(`source: {address: "a:99999", user: u}`, file, ""), `source.address[0]: "a:99999" has no port`},
+		{"port by name", base(`source: {address: "a:mysql", user: u}`, file, ""), `source.address[0]: "a:mysql" has no port`},
+		{"no host", base(`source: {address: ":3306", user: u}`, file, ""), `source.address[0]: ":3306" names no host`},
+		{"broker without host", base(source, `kafka: {brokers: ":9092"}`, ""), `kafka.brokers[0]: ":9092" names no host`},
+		{"listening everywhere", base(source, file, `admin: {listen: ":0"}`), ""},
+		{"IPv6", base(`source: {address: "[::1]:1", user: u}`, file, `admin: {listen: "[::1]:8088"}`), ""},
+		{"listening nowhere", base(source, file, `admin: {listen: "127.0.0.1:99999"}`), `admin.listen: "127.0.0.1:99999" has no port: a number from 0 to 65535`},
+		{"heartbeat", base(of("heartbeat: 0s"), file, ""), "source.heartbeat: must be positive"},
+		{"dial timeout", base(of("dial_timeout: 0s"), file, ""), "source.dial_timeout: must be positive"},
+		{"stop", base(source, file, "stop_timeout: 0s"), "stop_timeout: must be positive"},
+		{"negative", base(of("dial_timeout: -1s"), file, ""), `source.dial_timeout: "-1s" is negative`},
+		{"request timeout", base(source, `kafka: {brokers: "a:1", request_timeout: 0s}`, ""), "kafka.request_timeout: must be positive"},
+		{"watchdog", base(source, pulsar+", watchdog: 0s}", ""), "pulsar.watchdog: at least 1s is needed"},
+		{"canal's memory", base(source, file, `canal: {listen: ":1", memory: 1}`), "canal.memory: at least 1MiB is needed"},
+		{"canal's patience", base(source, file, `canal: {listen: ":1", idle_timeout: 0s}`), "canal.idle_timeout: must be positive"},
+		{"topic", base(source, file+`, topic: "{schema}.{tabel}"`, ""), "sinks[0].topic: topic template \"{schema}.{tabel}\": unknown field {tabel}"},
+		{"brace", base(source, file+`, topic: "{schema"`, ""), "sinks[0].topic: topic template \"{schema\": unbalanced brace"},
+		{"DDL's topic", base(source, file+`, ddl_topic: "{table}"`, ""), "sinks[0].ddl_topic: topic template \"{table}\": unknown field {table}, known are {destination}"},
+		{"dead letters", base(source, file+`, oversize: dead_letter, max_message_bytes: 1KiB, dead_letter_topic: "{x}"`, ""), "sinks[0].dead_letter_topic: topic template \"{x}\": unknown field"},
+		{"half a worker", base(source, file+", workers: 1.5", ""), "sinks[0].workers: a whole number in range is wanted"},
+		{"number with exponent", base(of("server_id: 1e3"), file, ""), "source.server_id: a whole number in range is wanted"},
+		{"hexadecimal", base(of("server_id: 0x10"), file, ""), ""},
+		{"truth", base(source, file+", tombstones: 3", ""), "sinks[0].tombstones: true or false is wanted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse([]byte(c.in), env(nil))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("%s\n%v\nwanted: %s", c.in, err, c.want)
+			}
+		})
+	}
+}

@@ -156,27 +156,35 @@ func (d *decoder) leaf(n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.String {
 		m.Tag = "!!str" // the content of a variable is text where text is wanted
 	}
+	want := wanted(v.Type())
+	if _, own := v.Addr().Interface().(yaml.Unmarshaler); !own && want == whole && m.ShortTag() == "!!float" {
+		d.fault(n, path, "%s is wanted", want) // the library would cut 1.5 to 1
+		return
+	}
 	if err := m.Decode(v.Addr().Interface()); err != nil {
 		var te *yaml.TypeError
 		if errors.As(err, &te) {
 			// The library's text would show the value, which may be a secret.
-			d.fault(n, path, "a %s is wanted", wanted(v.Type()))
+			d.fault(n, path, "%s is wanted", want)
 			return
 		}
 		d.fault(n, path, "%v", err)
 	}
 }
 
+// whole is what keys are that hold a plain number.
+const whole = "a whole number in range"
+
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint32:
-		return "whole number in range"
+		return whole
 	case reflect.Slice:
-		return "string or list of strings"
+		return "a string or a list of strings"
 	}
-	return "string"
+	return "a string"
 }
 
 func (d *decoder) expand(n *yaml.Node, path string) (*yaml.Node, bool) {

@@ -18,7 +18,10 @@ type Duration time.Duration
 // UnmarshalYAML reads a duration; it must not be negative.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
-	if err != nil || v < 0 {
+	if err == nil && v < 0 {
+		return fmt.Errorf("%q is negative", n.Value)
+	}
+	if err != nil {
 		return fmt.Errorf("%q is not a duration: write a number with its unit, such as 500ms or 10s", n.Value)
 	}
 	if v == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/internal/canalzk"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
+	"github.com/binlogmq/binlogmq/internal/topicname"
 )
 
 // HeaderNames are the headers that `headers:` may list.
@@ -60,12 +61,48 @@ func (f *faults) tables(path string, patterns []string) {
 	}
 }
 
-// address wants host:port. What holds a password is not repeated.
+// address wants the host:port of a server.
 func (f *faults) address(path, v string) {
+	if host, ok := f.hostPort(path, v, 1); ok && host == "" {
+		f.add(path, "%q names no host", v)
+	}
+}
+
+// listen wants a host:port to listen on. Without host it is every address of the machine, and port 0 is any that is free.
+func (f *faults) listen(path, v string) bool {
+	_, ok := f.hostPort(path, v, 0)
+	return ok
+}
+
+// hostPort returns the host of host:port, whose port is not below least. What holds a password is not repeated.
+func (f *faults) hostPort(path, v string, least uint64) (host string, ok bool) {
 	if strings.Contains(v, "@") {
 		f.add(path, "holds an @; an address is host:port, user and password have keys of their own")
-	} else if _, _, err := net.SplitHostPort(v); err != nil {
+		return "", false
+	}
+	host, port, err := net.SplitHostPort(v)
+	if err != nil {
 		f.add(path, "%q is not host:port", v)
+		return "", false
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < least {
+		f.add(path, "%q has no port: a number from %d to 65535", v, least)
+		return "", false
+	}
+	return host, true
+}
+
+// positive wants more than the zero that [Duration] keeps.
+func (f *faults) positive(path string, d Duration) {
+	if d < 0 {
+		f.add(path, "must be positive")
+	}
+}
+
+// template wants a topic's name whose fields are known.
+func (f *faults) template(path, v string, fields []string) {
+	if _, err := topicname.Parse(v, fields); err != nil {
+		f.add(path, "%v", err)
 	}
 }
 
@@ -92,6 +129,7 @@ func (c *Config) faults() []error {
 	if len(c.Destinations) == 0 {
 		f.add("destinations", "at least one is needed")
 	}
+	f.positive("stop_timeout", c.StopTimeout)
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	f.oneOf("log.format", c.Log.Format, "text", "json")
 	if k := c.Canal; k != nil {
@@ -107,7 +145,7 @@ func (c *Config) faults() []error {
 		}
 	}
 	if a := c.Admin.Listen; a != "" {
-		f.address("admin.listen", a)
+		f.listen("admin.listen", a)
 	}
 	names := map[string]string{}
 	for i := range c.Destinations {
@@ -131,14 +169,18 @@ func (f *faults) zone(path, name string) {
 }
 
 func (f *faults) canal(path string, k *Canal) {
-	f.address(path+".listen", k.Listen)
+	listens := f.listen(path+".listen", k.Listen)
+	f.positive(path+".idle_timeout", k.IdleTimeout)
+	if k.Memory < 1<<20 {
+		f.add(path+".memory", "at least 1MiB is needed")
+	}
 	if k.ZooKeeperRoot != "" && k.ZooKeeperRoot != "off" {
 		if !zookeeperRoot.MatchString(k.ZooKeeperRoot) {
 			f.add(path+".zookeeper_root", "%q is not a path such as %s, nor off", k.ZooKeeperRoot, canalzk.Root)
 		}
 		if strings.Contains(k.Advertise, "@") {
 			f.address(path+".advertise", k.Advertise)
-		} else if err := canalzk.CheckAddress(k.Advertise); err != nil {
+		} else if err := canalzk.CheckAddress(k.Advertise); err != nil && (listens || k.Advertise != k.Listen) { // which is its default
 			f.add(path+".advertise", "%v", err)
 		}
 	}
@@ -196,6 +238,8 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	if s.User == "" {
 		f.add(path+".source.user", "a user with REPLICATION SLAVE and REPLICATION CLIENT is needed")
 	}
+	f.positive(path+".source.heartbeat", s.Heartbeat)
+	f.positive(path+".source.dial_timeout", s.DialTimeout)
 	f.tls(path+".source.tls", s.TLS)
 	f.tables(path+".tables", d.Tables)
 	f.start(path+".start", d.Start)
@@ -268,6 +312,9 @@ func (f *faults) sink(path string, s *Sink) {
 	}
 	f.oneOf(path+".codec", s.Codec, "canal-json", "canal-protobuf", "maxwell", "debezium")
 	f.zone(path+".time_zone", s.TimeZone)
+	f.template(path+".topic", s.Topic, topicname.OfTable)
+	f.template(path+".ddl_topic", s.DDLTopic, topicname.OfNone)
+	f.template(path+".dead_letter_topic", s.DeadLetter, topicname.OfTable)
 	f.debezium(path, s)
 	f.oneOf(path+".canal_protobuf.enum", s.CanalProtobuf.Enum, "ordinal", "label")
 	f.oneOf(path+".canal_json.binary", s.CanalJSON.Binary, "latin1", "base64")
@@ -354,6 +401,7 @@ func (f *faults) kafka(path string, k *Kafka) {
 	for i, b := range k.Brokers {
 		f.address(fmt.Sprintf("%s.brokers[%d]", path, i), b)
 	}
+	f.positive(path+".request_timeout", k.RequestTimeout)
 	f.oneOf(path+".delivery", k.Delivery, "at_least_once", "sequenced", "transactional")
 	f.transactions(path, k)
 	f.oneOf(path+".compression", k.Compression, "none", "gzip", "snappy", "lz4", "zstd")
@@ -401,6 +449,9 @@ func (f *faults) pulsar(path string, p *Pulsar) {
 		f.add(path+".batching", "needs producer: wire; the client's batches are not exact across a restart")
 	}
 	f.oneOf(path+".compression", p.Compression, "none", "lz4", "zlib", "zstd", "snappy")
+	if p.Watchdog < Duration(time.Second) {
+		f.add(path+".watchdog", "at least 1s is needed")
+	}
 	if p.IdleTimeout < Duration(time.Second) || p.IdleTimeout >= p.DeduplicationWindow {
 		f.add(path+".idle_timeout", "must be at least 1s and below deduplication_window")
 	}

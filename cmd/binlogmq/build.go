@@ -145,8 +145,10 @@ func newSink(deployment, destination string, s *config.Sink, owner func() error,
 // checkTopics names the topics that check looks at, as far as they are known before any table is.
 func checkTopics(s *config.Sink, destination string) []string {
 	topics := []string{strings.ReplaceAll(s.Topic, "{destination}", destination)}
-	if s.DDLTopic != "" {
-		topics = append(topics, strings.ReplaceAll(s.DDLTopic, "{destination}", destination))
+	for _, t := range []string{s.DDLTopic, s.DeadLetter} {
+		if t != "" {
+			topics = append(topics, strings.ReplaceAll(t, "{destination}", destination))
+		}
 	}
 	return topics
 }

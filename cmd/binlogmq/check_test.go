@@ -25,4 +25,9 @@ func TestTopicsOf(t *testing.T) {
 	if len(found) != 2 {
 		t.Errorf("%d findings", len(found))
 	}
+	s = &config.Sink{Topic: "{table}", DeadLetter: "{destination}.{table}.large", Tables: []string{"x.d"}, Kafka: &config.Kafka{}}
+	tables = []connector.TableName{{Schema: "x", Table: "d"}}
+	if topics, _ := topicsOf(s, "shop", tables); !slices.Equal(topics, []string{"d", "shop.d.large"}) {
+		t.Errorf("topics with dead letters: %q", topics)
+	}
 }

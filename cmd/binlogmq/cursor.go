@@ -170,7 +170,7 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	if *at == "" {
 		return usageError{errors.New("cursor set: --at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time")}
 	}
-	cfg, d, err := load(*path, *name)
+	cfg, d, err := load(f.Name(), *path, *name)
 	if err != nil {
 		return err
 	}
@@ -262,15 +262,15 @@ func lostAny(ctx context.Context, store meta.Store, ids []meta.Identity, keeps f
 	return false, nil
 }
 
-// load reads the configuration at path, and the destination of that name in it. Errors are the caller's usage.
-func load(path, name string) (*config.Config, *config.Destination, error) {
+// load reads the configuration at path, and the destination of that name in it. Errors are the command's usage.
+func load(command, path, name string) (*config.Config, *config.Destination, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
 	d, err := pick(cfg, name)
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, usageError{fmt.Errorf("%s: %w", command, err)}
 	}
 	return cfg, d, nil
 }
@@ -285,9 +285,9 @@ func pick(cfg *config.Config, name string) (*config.Destination, error) {
 		names = append(names, d.Name)
 	}
 	if name == "" {
-		return nil, fmt.Errorf("cursor set: --destination is needed: one of %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("--destination is needed: one of %s", strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("cursor set: no destination %q; there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no destination %q; there are %s", name, strings.Join(names, ", "))
 }
 
 // move makes the records of all subscriptions of a destination at a new

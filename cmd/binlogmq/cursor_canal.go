@@ -39,7 +39,7 @@ func cursorImportCanal(ctx context.Context, args []string, in io.Reader, out, er
 	if err := parse(f, path, args); err != nil {
 		return err
 	}
-	cfg, d, err := load(*path, *name)
+	cfg, d, err := load(f.Name(), *path, *name)
 	if err != nil {
 		return err
 	}

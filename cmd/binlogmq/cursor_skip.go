@@ -36,7 +36,7 @@ func cursorSkip(ctx context.Context, args []string, in io.Reader, out, errs io.W
 	if err != nil {
 		return usageError{fmt.Errorf("cursor skip: --gtid: %w; errors name the transaction's GTID. Without GTIDs move the cursor behind it: binlogmq cursor set", err)}
 	}
-	cfg, d, err := load(*path, *name)
+	cfg, d, err := load(f.Name(), *path, *name)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 )
 
@@ -59,7 +60,7 @@ func main() {
 	soft, cancelSoft := context.WithCancel(context.Background())
 	hard, cancelHard := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, stopSignals()...)
 	go func() {
 		<-signals
 		cancelSoft()
@@ -72,6 +73,11 @@ func main() {
 	os.Exit(code)
 }
 
+// stopSignals are those that ask for a stop. One that is ignored already, as below nohup, stays so.
+func stopSignals() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP}, signal.Ignored)
+}
+
 // run is the program without the process around it. soft asks it to stop in
 // order, hard to stop at once.
 func run(soft, hard context.Context, args []string, in io.Reader, out, errs io.Writer) int {
@@ -81,7 +87,7 @@ func run(soft, hard context.Context, args []string, in io.Reader, out, errs io.W
 	case err == nil:
 		return exitOK
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(out, usage)
+		fmt.Fprintln(out, usage)
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed

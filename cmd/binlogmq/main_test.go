@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,7 +67,7 @@ func TestUseAndExitCodes(t *testing.T) {
 		{[]string{"help"}, 0, `^usage: binlogmq COMMAND`, `^$`},
 		{[]string{"--help"}, 0, `^usage:`, `^$`},
 		{[]string{"-h"}, 0, `^usage:`, `^$`},
-		{[]string{"run", "-h"}, 0, `^usage:`, `^$`},
+		{[]string{"run", "-h"}, 0, `^usage:(?s).*\.\n$`, `^$`},
 		{[]string{"version"}, 0, `^binlogmq \S+\n$`, `^$`},
 		{[]string{"--version"}, 0, `^binlogmq \S+\n$`, `^$`},
 		{[]string{"run"}, 2, `^$`, `run: -c FILE is needed`},
@@ -78,6 +81,8 @@ func TestUseAndExitCodes(t *testing.T) {
 		{[]string{"cursor", "set", "-c", config}, 2, `^$`, `--at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time`},
 		{[]string{"cursor", "set", "-c", config, "--at", "latest"}, 2, `^$`, `--destination is needed: one of shop, audit`},
 		{[]string{"cursor", "set", "-c", config, "--at", "latest", "--destination", "shoop"}, 2, `^$`, `no destination "shoop"; there are shop, audit`},
+		{[]string{"cursor", "skip", "-c", config, "--gtid", "0-1-2"}, 2, `^$`, `^binlogmq: cursor skip: --destination is needed`},
+		{[]string{"schema", "forget", "-c", config}, 2, `^$`, `^binlogmq: schema forget: --destination is needed`},
 		{[]string{"cursor", "set", "-c", config, "--at", "yesterday", "--destination", "shop"}, 2, `^$`, `start: "yesterday" is not known`},
 		{[]string{"cursor", "set", "-c", config, "--at", "snapshot", "--destination", "shop"}, 2, `^$`, `later version`},
 	} {
@@ -182,6 +187,19 @@ func TestMove(t *testing.T) {
 	}
 	if r := records[id("sink-a")]; r.Filter != "a.*" || r.BatchFloor != 5 {
 		t.Errorf("what the move does not concern has changed: %+v", r)
+	}
+}
+
+// TestStopSignals: what is ignored when the program begins, as below nohup, does not stop it; the end of its terminal else does.
+func TestStopSignals(t *testing.T) {
+	before := signal.Ignored(syscall.SIGHUP)
+	if got := slices.Contains(stopSignals(), os.Signal(syscall.SIGHUP)); got == before {
+		t.Errorf("SIGHUP stops: %v, ignored: %v", got, before)
+	}
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	if got := stopSignals(); !slices.Equal(got, []os.Signal{syscall.SIGTERM, os.Interrupt}) && !signal.Ignored(os.Interrupt) {
+		t.Errorf("%v stop, though SIGHUP is ignored", got)
 	}
 }
 

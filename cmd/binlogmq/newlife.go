@@ -28,7 +28,7 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	if err != nil {
 		return err
 	}
-	cfg, d, err := load(*path, *name)
+	cfg, d, err := load(f.Name(), *path, *name)
 	if err != nil {
 		return err
 	}

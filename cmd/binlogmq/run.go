@@ -231,7 +231,7 @@ func (p *program) parts(d *destination) error {
 		o.Owner = s.owner
 		o.SourceEnd = c.End
 		if s.bridge, err = bridge.New(o); err != nil {
-			return err
+			return fmt.Errorf("destination %s, sink %s: %w", d.cfg.Name, s.cfg.Name, err)
 		}
 	}
 	// From here on clients come in, for whom prepare may have to know the sinks.

@@ -155,11 +155,7 @@ func schemaForget(ctx context.Context, args []string, in io.Reader, out io.Write
 	if err := parse(f, path, args); err != nil {
 		return err
 	}
-	cfg, err := config.Load(*path)
-	if err != nil {
-		return usageError{err}
-	}
-	d, err := pick(cfg, *destination)
+	cfg, d, err := load(f.Name(), *path, *destination)
 	if err != nil {
 		return err
 	}
