@@ -208,9 +208,10 @@ destinations:
 		t.Fatal(err)
 	}
 	child.Await("the file", patience, func(r *admin.Report) bool {
-		_, at, _ := strings.Cut(strings.Fields(r.Destinations[0].Position + " ")[0], ":")
+		at, _, _ := strings.Cut(r.Destinations[0].Position, " ")
+		log, at, _ := strings.Cut(at, ":")
 		n, _ := strconv.ParseInt(at, 10, 64)
-		return n >= offset && r.Destinations[0].Sinks[0].Behind == 0
+		return (log > end[0] || log == end[0] && n >= offset) && r.Destinations[0].Sinks[0].Behind == 0
 	})
 	child.Stop()
 	text, err := os.ReadFile(file)

@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 // patience bounds the time without a message before the end of a topic.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Kafka hands out all messages of a topic, in order within each partition; none where there is no topic. With
 // committed it reads read_committed, and a transaction that is still open at the end fails the test.
@@ -34,40 +35,12 @@ func Kafka(t testing.TB, bootstrap []string, topic string, committed bool, each 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	admin := kadm.NewClient(c)
-	left := map[int32]int64{} // partition: its end
-	ends, err := admin.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
+	left, err := limits(ctx, kadm.NewClient(c), topic, committed)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return
 	}
 	if err != nil {
-		t.Fatalf("the ends of %s: %v", topic, err)
-	}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
-	if committed {
-		stable, err := admin.ListCommittedOffsets(ctx, topic)
-		if err == nil {
-			err = stable.Error()
-		}
-		if err != nil {
-			t.Fatalf("the stable ends of %s: %v", topic, err)
-		}
-		stable.Each(func(o kadm.ListedOffset) {
-			if o.Offset < left[o.Partition] {
-				t.Errorf("%s/%d: a transaction is open from offset %d on; the end is %d", topic, o.Partition, o.Offset, left[o.Partition])
-				left[o.Partition] = o.Offset
-			}
-			if o.Offset == 0 {
-				delete(left, o.Partition)
-			}
-		})
+		t.Fatal(err)
 	}
 	for len(left) > 0 {
 		poll, done := context.WithTimeout(context.Background(), patience)
@@ -92,6 +65,45 @@ func Kafka(t testing.TB, bootstrap []string, topic string, committed bool, each 
 	}
 }
 
+// limits returns where each partition that holds something ends. With committed no transaction may be open there; the broker
+// answers a commit before its markers are everywhere, so that is waited for.
+func limits(ctx context.Context, admin *kadm.Client, topic string, committed bool) (map[int32]int64, error) {
+	for {
+		ends, err := admin.ListEndOffsets(ctx, topic)
+		if err == nil {
+			err = ends.Error()
+		}
+		stable := ends
+		if err == nil && committed {
+			if stable, err = admin.ListCommittedOffsets(ctx, topic); err == nil {
+				err = stable.Error()
+			}
+		}
+		switch {
+		case err == nil:
+			left := map[int32]int64{}
+			ends.Each(func(o kadm.ListedOffset) {
+				if o.Offset > 0 {
+					left[o.Partition] = o.Offset
+				}
+				if s, ok := stable.Lookup(topic, o.Partition); !ok || s.Offset < o.Offset {
+					err = fmt.Errorf("%s/%d: a transaction is open from offset %d on; the end is %d", topic, o.Partition, s.Offset, o.Offset)
+				}
+			})
+			if err == nil {
+				return left, nil
+			}
+		case !kerr.IsRetriable(err) || errors.Is(err, kerr.UnknownTopicOrPartition):
+			return nil, fmt.Errorf("the ends of %s: %w", topic, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // Pulsar hands out all messages of a topic, partition by partition in order; none where there is no topic.
 func Pulsar(t testing.TB, url, topic string, each func(workload.Message)) {
 	t.Helper()
@@ -103,8 +115,11 @@ func Pulsar(t testing.TB, url, topic string, each func(workload.Message)) {
 	}
 	defer c.Close()
 	parts, err := c.TopicPartitions(topic)
-	if err != nil {
-		t.Fatal(err)
+	for ; err != nil; parts, err = c.TopicPartitions(topic) { // so does one that has just started and is asked too early
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
 	for i, part := range parts {
 		// A broker that has just started does not find its bookie at once.
