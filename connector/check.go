@@ -84,7 +84,7 @@ func (k *checker) failed(err error) {
 		k.add(Error, stop.Remedy, "%s", what)
 		return
 	}
-	k.add(Error, "check address, port, firewall and whether the server runs", "%v", err) // unlike judge's: nothing is tried again
+	k.add(Error, awayRemedy(err), "%v", err) // unlike judge's: nothing is tried again
 }
 
 func (k *checker) run(ctx context.Context) {

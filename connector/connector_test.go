@@ -2,6 +2,8 @@ package connector
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -89,6 +91,26 @@ func TestIdentity(t *testing.T) {
 	a.opt.ServerID = 77
 	if a.identity(0).serverID != 77 || a.identity(1).serverID == 77 {
 		t.Error("a configured server id belongs to the first reader")
+	}
+}
+
+// TestAwayRemedies: what is retried for ever says what to do, and where TLS fails that the network is not to blame.
+func TestAwayRemedies(t *testing.T) {
+	c := newUnit(t)
+	for _, x := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, "check address, port"},
+		{&net.DNSError{Err: "no such host"}, "check address, port"},
+		{fmt.Errorf("writeAuthHandshake: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), "check source.tls (ca, server_name"},
+		{&net.OpError{Op: "remote error", Err: tls.AlertError(116)}, "check source.tls (ca, server_name"},
+		{errors.New("the MySQL Server does not support TLS required by the client"), "check source.tls (ca, server_name"},
+	} {
+		var away *awayError
+		if err := c.judge(x.err); !errors.As(err, &away) || !strings.Contains(err.Error(), "it is tried again: "+x.want) || !errors.Is(err, x.err) {
+			t.Errorf("%v: %v, want %q", x.err, err, x.want)
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func (c *Connector) judge(err error) error {
 	}
 	var dial *net.OpError
 	var lookup *net.DNSError
-	if errors.As(err, &lookup) || errors.As(err, &dial) && dial.Op == "dial" {
+	if errors.As(err, &lookup) || errors.As(err, &dial) && dial.Op == "dial" || encrypting(err) {
 		return &awayError{err}
 	}
 	return err
@@ -128,10 +128,24 @@ func (c *Connector) judge(err error) error {
 type awayError struct{ err error }
 
 func (e *awayError) Error() string {
-	return "the source cannot be reached: " + e.err.Error() + "; it is tried again: check address, port, firewall and whether the server runs"
+	return "the source cannot be reached: " + e.err.Error() + "; it is tried again: " + awayRemedy(e.err)
 }
 
 func (e *awayError) Unwrap() error { return e.err }
+
+// awayRemedy says what to do about a server that cannot be talked to.
+func awayRemedy(err error) string {
+	if encrypting(err) {
+		return "check source.tls (ca, server_name, cert and key) and the server's certificate"
+	}
+	return "check address, port, firewall and whether the server runs"
+}
+
+// encrypting reports whether TLS has failed, by the words of Go's package and of go-mysql.
+func encrypting(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "tls: ") || strings.Contains(text, "does not support TLS")
+}
 
 // evicted reports whether the source cut the stream because another replica
 // with our server id or UUID has connected.

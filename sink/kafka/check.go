@@ -133,7 +133,7 @@ func (c *checker) brokers() (any bool) {
 		severity = sink.SeverityError
 	}
 	for _, f := range faults {
-		remedy := "start the broker, or correct the sink's brokers"
+		remedy := "start the broker, or correct the sink's brokers or tls"
 		var auth *AuthError
 		if errors.As(f.err, &auth) {
 			remedy = "correct the sink's sasl settings, or create the user: " + c.tool("kafka-configs.sh", "--alter --add-config 'SCRAM-SHA-512=[password=...]' --entity-type users --entity-name NAME")

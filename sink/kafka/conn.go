@@ -91,7 +91,7 @@ func (d *dialer) dial(ctx context.Context, addr string) (*conn, error) {
 func (d *dialer) handshake(ctx context.Context, c *conn) error {
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		if err := t.HandshakeContext(ctx); err != nil {
-			return fmt.Errorf("kafka: TLS with broker %s: %w", c.addr, err)
+			return fmt.Errorf("kafka: TLS with broker %s: %w (check the sink's tls, and that the listener expects TLS)", c.addr, err)
 		}
 	}
 	// Version 0 is what every broker answers, whatever it is.

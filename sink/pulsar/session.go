@@ -335,6 +335,8 @@ func advice(text, name string, since time.Duration) string {
 		return "the topic was terminated and takes no more messages: route to another topic, or delete it: "
 	case strings.Contains(text, "QuotaExceeded"):
 		return "the backlog quota is full: let consumers catch up, or raise it (pulsar-admin namespaces set-backlog-quota): "
+	case strings.Contains(text, "TLS with broker"), strings.Contains(text, "tls: "):
+		return "no encrypted connection to the broker: check url, tls and the broker's certificate: "
 	case strings.Contains(text, "connection error"), strings.Contains(text, "connection refused"), strings.Contains(text, "no such host"):
 		return "the broker cannot be reached: check url and that it runs: "
 	}
