@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func looks(t *testing.T, k kind) {
 	b, ns := retained(t)
 	c := testClient(t, b)
 	o := options(b, k, "look")
-	beside := func(topic string, n int) { // others send, too, in batches
+	beside := func(topic string, n int) { // others send while we are away, in batches
 		p, err := c.CreateProducer(pulsarclient.ProducerOptions{Topic: topic, CompressionType: pulsarclient.ZSTD, BatchingMaxMessages: 2})
 		if err != nil {
 			t.Fatal(err)
@@ -63,16 +64,16 @@ func looks(t *testing.T, k kind) {
 			if i == 1 {
 				unload(t, b, topic) // a ledger ends
 			}
-			if i > 1 {
+			send(t, first, topic, 61, 100)
+			if err := first.Close(within(t)); err != nil {
+				t.Fatal(err)
+			}
+			if i == 2 {
 				beside(topic, 300)
 			}
-			send(t, first, topic, 61, 100)
 			if i > 2 { // more than is read first, in a ledger of its own
 				unload(t, b, topic)
 				beside(topic, 2*lookNear+500)
-			}
-			if err := first.Close(within(t)); err != nil {
-				t.Fatal(err)
 			}
 			s := resume(t, o, state)
 			if !gap {
@@ -118,12 +119,16 @@ const refusalVariable = "BINLOGMQ_TEST_PULSAR_REFUSAL"
 // dies is a log whose process dies when a session fails, before anybody can save anything of that.
 type dies struct {
 	slog.Handler
-	armed bool
+	armed *atomic.Bool
 }
 
-func (d *dies) Handle(ctx context.Context, r slog.Record) error {
+func (d dies) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return dies{d.Handler.WithAttrs(attrs), d.armed}
+}
+
+func (d dies) Handle(ctx context.Context, r slog.Record) error {
 	err := d.Handler.Handle(ctx, r)
-	if d.armed && strings.Contains(r.Message, "the session has failed") {
+	if d.armed.Load() && strings.Contains(r.Message, "the session has failed") {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
@@ -177,7 +182,7 @@ func TestRefusalChild(t *testing.T) {
 		return
 	}
 	topic, dir := args[1], args[4]
-	log := &dies{Handler: slog.NewTextHandler(os.Stderr, nil)}
+	log := dies{slog.NewTextHandler(os.Stderr, nil), new(atomic.Bool)}
 	s := open(t, Options{URL: args[0], Deployment: "test", Destination: "shop", Sink: "killed", Topics: Topics{Create: true},
 		Producer: args[2], Batching: args[3] == "true", Logger: slog.New(log)})
 	_, msgs := refusable(topic, 1, 10)
@@ -191,7 +196,7 @@ func TestRefusalChild(t *testing.T) {
 	touch(t, dir, "large", nil)
 	await(t, dir, "lowered", over)
 	send(t, s, topic, 11, 11) // it is connected again
-	log.armed = true
+	log.armed.Store(true)
 	touch(t, dir, "state", s.AppendState(nil))
 	await(t, dir, "go", over)
 	_, msgs = refusable(topic, 12, 189)
