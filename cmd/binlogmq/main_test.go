@@ -13,15 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/meta/file"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // call runs the program inside the test, with a stop asked for before it begins.
 func call(t *testing.T, stdin string, args ...string) (code int, out, errs string) {

@@ -9,10 +9,10 @@ import (
 	"testing/iotest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // readOnly is a connection of which only reading works.
 type readOnly struct {

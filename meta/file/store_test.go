@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/server/metatest"
 )
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 var shop = meta.Identity{Destination: "shop", Client: "sink-orders"}

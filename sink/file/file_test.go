@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/sink"
 	"github.com/binlogmq/binlogmq/sink/sinktest"
 )
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		writeToStdout()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 func within(t testing.TB) context.Context {

@@ -11,14 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
 func TestMain(m *testing.M) {
 	sink.OnSecondCompletion = func(m *sink.Message) { panic("a message is done twice") }
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 const patience = 2 * time.Minute

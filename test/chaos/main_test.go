@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
 // Toxiproxy leaves goroutines behind where a fault ended a connection.
@@ -14,5 +16,5 @@ func TestMain(m *testing.M) {
 		".(*ToxicCollection).RemoveToxic", ".(*ToxicCollection).RemoveLink", ".(*Proxy).Stop", ".(*Proxy).server", ".(*Proxy).freeBlocker", "/toxics.(*ToxicStub).Run"} {
 		known = append(known, goleak.IgnoreAnyFunction(proxy+f))
 	}
-	goleak.VerifyTestMain(m, known...)
+	leak.Main(m, known...)
 }

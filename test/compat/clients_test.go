@@ -22,8 +22,8 @@ import (
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 )
 
@@ -41,7 +41,7 @@ var (
 const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 // java runs a program of java/ with the lines as its input and returns the lines that it printed.

@@ -14,16 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/go-mysql-org/go-mysql/client"
 
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/process"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 func load(t *testing.T) []*Case {
 	t.Helper()

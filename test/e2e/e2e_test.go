@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/process"
 	"github.com/binlogmq/binlogmq/test/workload"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 	fmt.Printf("workload seed %d\n", *seed)
 	// A link of Toxiproxy's may stay behind where a fault has ended it in the middle of a chunk.
 	const proxy = "github.com/Shopify/toxiproxy/v2"
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).read"), goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).write"),
+	leak.Main(m, goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).read"), goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).write"),
 		goleak.IgnoreAnyFunction(proxy+"/toxics.(*ToxicStub).Run"))
 }
 

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"go.uber.org/goleak"
 
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/consume"
 	"github.com/binlogmq/binlogmq/test/process"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	fmt.Printf("seed %d\n", *seed)
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 const patience = 10 * time.Minute
