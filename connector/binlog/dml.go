@@ -25,6 +25,9 @@ func written(text []byte, mode uint64) (tables []tableName, ok bool) {
 			}
 		}
 		return written(l.b, mode)
+	case "ANALYZE":
+		l.analyzed()
+		return written(l.b, mode)
 	case "INSERT", "REPLACE":
 		l.pass("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO")
 		return l.one()

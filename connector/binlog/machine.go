@@ -36,6 +36,7 @@ type Statement struct {
 	File       string
 	Start      uint64 // of the event
 	Next       uint64 // behind it
+	Temporary  bool   // its session has temporary tables, which may be those that it names
 }
 
 // Options configures a [Machine].
@@ -724,7 +725,7 @@ func (m *Machine) changed(r *Raw, q *Query, start, next uint64) error {
 	m.forget()
 	st := Statement{
 		Text: m.utf8(q, q.Statement), Schema: q.Schema, SQLMode: q.SQLMode, Collation: q.ServerCollation, Version: m.opt.Server.Version,
-		ServerUUID: m.opt.ServerUUID, File: m.file, Start: start, Next: next,
+		ServerUUID: m.opt.ServerUUID, File: m.file, Start: start, Next: next, Temporary: r.Flags&FlagThread != 0,
 	}
 	if m.txn != nil {
 		st.GTID = m.txn.GTID

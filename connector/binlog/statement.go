@@ -228,10 +228,24 @@ func classify(text []byte, mode uint64) (statement, string) {
 				}
 			}
 		}
+	case "ANALYZE":
+		l.analyzed()
+		if s, _ := classify(l.b, mode); s == stmtDML {
+			return stmtDML, ""
+		}
 	case "CREATE", "ALTER", "DROP", "RENAME":
 		return classifyDefinition(&l, w), ""
 	}
 	return stmtDDL, ""
+}
+
+// analyzed passes over what stands behind ANALYZE before the statement that MariaDB executes, and tells about: FORMAT=JSON.
+func (l *lexer) analyzed() {
+	rest := *l
+	if rest.next() == "FORMAT" && rest.next() == "=" {
+		rest.next()
+		*l = rest
+	}
 }
 
 // emptied reports whether the statement is DELETE FROM `schema`.`table`, which servers before MySQL 8 log on
@@ -258,13 +272,17 @@ func classifyDefinition(l *lexer, verb string) statement {
 			if verb != "CREATE" || temporary {
 				return stmtDDL
 			}
-			// Under row format a CREATE TABLE ... SELECT is logged without its SELECT.
+			// Under row format a CREATE TABLE ... SELECT is logged without its SELECT, as are its forms ... TABLE t and ... VALUES ROW(1).
 			last, prev := "", ""
 			for {
 				w := l.next()
 				switch w {
-				case "SELECT":
+				case "SELECT", "TABLE":
 					return stmtDML
+				case "VALUES":
+					if w = l.next(); w != "LESS" && w != "IN" { // of partitions
+						return stmtDML
+					}
 				case "":
 					if prev == "START" && last == "TRANSACTION" {
 						return stmtCreateStart

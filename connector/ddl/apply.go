@@ -342,7 +342,7 @@ func (a *applier) definition(n Name) (State, *Table) {
 	if like {
 		from, ok := p.name(a.st.Schema)
 		s, t := a.lookup(from)
-		if !ok || s != Known {
+		if !ok || s != Known || a.st.Temporary { // I6: a temporary table of that name may be the model
 			return Unknown, nil
 		}
 		return Known, t
@@ -358,7 +358,7 @@ func (a *applier) definition(n Name) (State, *Table) {
 			depth++
 		case x.kind == sign && x.s == ")":
 			depth--
-		case depth == 0 && x.is("SELECT"):
+		case x.is("SELECT"), depth == 0 && (x.is("TABLE") || x.is("VALUES")):
 			return Unknown, nil
 		case depth == 0 && x.is("PARTITION"):
 			options = options[:i]
@@ -437,7 +437,7 @@ func (a *applier) rename() bool {
 	if p.word("USER") {
 		return true
 	}
-	if !p.oneOf("TABLE", "TABLES") {
+	if !p.oneOf("TABLE", "TABLES") || a.st.Temporary { // I6: some of the names may be those of temporary tables
 		return false
 	}
 	p.word("IF", "EXISTS")
@@ -1083,10 +1083,14 @@ func (e *editor) convert(set string) bool {
 			}
 			c.Charset = set
 		default:
-			if width(set) > old && c.DataType != "longtext" {
-				return false // a text may become a larger one
-			}
 			c.Charset = set
+			for _, size := range textSizes { // it becomes a larger one if as many characters would not fit
+				if n := size.limit / old * width(set); c.DataType == size.name+"text" && n > size.limit && size.name != "long" {
+					c.DataType = sized(n) + "text"
+					c.SQLType = c.DataType
+					break
+				}
+			}
 		}
 	}
 	e.table.Charset = set
@@ -1153,12 +1157,14 @@ func (e *editor) finish() bool {
 				d.Nullable, d.AsLogged = false, false
 			}
 		}
-		if !d.first && d.after == "" {
-			list, used[i] = append(list, d.Column), true
-		}
+		used[i] = !d.first && d.after == ""
+		list = append(list, d.Column) // also one that moves: until its turn comes, others may be put behind it
 	}
 	for i := range e.fresh {
 		d := &e.fresh[i]
+		if e.old[i] != "" && !used[i] {
+			list = slices.DeleteFunc(list, func(c Column) bool { return strings.EqualFold(c.Name, d.Name) })
+		}
 		switch {
 		case used[i]:
 		case d.first:

@@ -296,7 +296,7 @@ func (r *reader) members(d *definition, name string) bool {
 		if len(part) != 1 || part[0].kind != text || strings.ContainsRune(part[0].s, '\uFFFD') {
 			return false // in hexadecimal, or of another character set, or one that nobody knows
 		}
-		d.Members = append(d.Members, strings.TrimRight(part[0].s, " "))
+		d.Members = append(d.Members, part[0].s)
 	}
 	d.DataType, d.text = name, true
 	return r.charsetOptions(d)
@@ -575,6 +575,11 @@ func sized(n uint64) string {
 func (r *reader) finish(d *definition) bool {
 	if !d.fixed {
 		d.Charset = r.charset
+	}
+	if d.Charset != "binary" {
+		for i, m := range d.Members {
+			d.Members[i] = strings.TrimRight(m, " ")
+		}
 	}
 	return d.encode(d.Charset, d.chars)
 }

@@ -80,6 +80,22 @@ func brief(changes []Change) string {
 	return strings.Join(out, "; ")
 }
 
+// I6: a temporary table, which only its session sees, may be what a statement names.
+func TestTemporaryTables(t *testing.T) {
+	for sql, want := range map[string]string{
+		"CREATE TABLE n LIKE t":            "shop.n ?",
+		"CREATE TABLE n (LIKE t)":          "shop.n ?",
+		"RENAME TABLE t TO t2, u TO u2":    "shop.t ?; shop.u ?",
+		"CREATE TABLE n (a INT)":           "shop.n (a)",
+		"ALTER TABLE other.t DROP INDEX i": "other.t (y)",
+	} {
+		st := &Statement{Text: sql, Schema: "shop", Temporary: true}
+		if got := brief(Apply(st, Server{Version: 80400}, shop())); got != want {
+			t.Errorf("%s\n got %s\nwant %s", sql, got, want)
+		}
+	}
+}
+
 // What servers themselves make of statements is compared with what is made of them here by the connector's integration tests; these are the cases
 // for which there is no server that shows them.
 func TestApply(t *testing.T) {
@@ -100,6 +116,10 @@ func TestApply(t *testing.T) {
 		{mysql, `CREATE TABLE "n" ("a" INT)`, modeAnsiQuotes, "shop.n (a)"},
 		{mysql, `CREATE TABLE n (e ENUM('a\',b'))`, modeNoBackslashEscapes, ""}, // it never ends
 		{mysql, "CREATE TABLE n (a INT) SELECT 1", 0, "shop.n ?"},
+		{mysql, "CREATE TABLE n (a INT) AS (SELECT 1)", 0, "shop.n ?"},
+		{mysql, "CREATE TABLE n (a INT) TABLE t", 0, "shop.n ?"},
+		{mysql, "CREATE TABLE n (a INT) AS VALUES ROW(1)", 0, "shop.n ?"},
+		{mysql, "CREATE TABLE n (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1))", 0, "shop.n (a)"},
 		{mysql, "CREATE TABLE n (a SOMETHING)", 0, "shop.n ?"},
 		{mysql, "CREATE TABLE n (a INT, a INT)", 0, "shop.n ?"},
 		{mysql, "CREATE TABLE n (a INT, PRIMARY KEY (b))", 0, "shop.n ?"},

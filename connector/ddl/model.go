@@ -130,6 +130,9 @@ type Statement struct {
 	SQLMode uint64
 	Charset string // default character set of the server; "" when not known
 	Version int    // of the server that wrote it, as in [Server]; 0: that of the Server with which it is read
+
+	// Temporary: its session has temporary tables, each of which hides the table of its name from it.
+	Temporary bool
 }
 
 // maxBytes gives the bytes of the longest character, for the sets that have more than one.
