@@ -3,12 +3,16 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 )
 
 // NoBatch is the ID of a message without entries.
 const NoBatch int64 = -1
+
+// maxSize is the most that a get can ask for (CanalProtocol.proto, Get.fetch_size).
+const maxSize = math.MaxInt32
 
 // Message is a batch: acknowledged or rolled back as a whole.
 type Message struct {
@@ -50,7 +54,7 @@ type Connector interface {
 	// Unsubscribe forgets the subscription and its cursor.
 	Unsubscribe(ctx context.Context) error
 
-	// GetWithoutAck returns the next batch. size counts what the server counts, KiB unless it was told to count
+	// GetWithoutAck returns the next batch. size counts what the server counts, KiB of entries unless it was told to count
 	// events; 0 leaves it to the server. Several batches may be unacknowledged.
 	GetWithoutAck(ctx context.Context, size int, wait Wait) (*Message, error)
 
@@ -63,7 +67,7 @@ type Connector interface {
 	// Rollback forgets all unacknowledged batches; they are handed out again under new ids.
 	Rollback(ctx context.Context) error
 
-	// RollbackTo forgets the batch and all later ones; earlier ones stay unacknowledged.
+	// RollbackTo forgets the batch and all later ones; earlier ones stay unacknowledged. Of NoBatch there is nothing to roll back.
 	RollbackTo(ctx context.Context, id int64) error
 
 	// List returns the ids of the batches that this connector has got and not acknowledged, oldest first.

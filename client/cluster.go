@@ -271,6 +271,9 @@ func (c *Cluster) Rollback(ctx context.Context) error {
 
 // RollbackTo implements [Connector]. It fails with [ErrRolledBack] when the batch's connection is lost.
 func (c *Cluster) RollbackTo(ctx context.Context, id int64) error {
+	if id == NoBatch {
+		return nil
+	}
 	return c.once(ctx, id, func(t *TCP) error { return t.RollbackTo(ctx, id) })
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
-// Encoder writes events as serialised entries.
+// Encoder writes events as serialised entries, and estimates their size.
 type Encoder interface {
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
+	EntrySize(e *event.Event) int
 }
 
 // Embedded is a [Connector] to a server in the same process.
@@ -77,7 +78,7 @@ func (c *Embedded) Subscribe(ctx context.Context, filter string) error {
 	if err != nil {
 		return fmt.Errorf("%w: filter: %w", ErrRefused, err)
 	}
-	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalview.Subscription{Tables: f}), server.WithWholeTransaction()); err != nil {
+	if err := c.s.Subscribe(ctx, c.id, filter, server.WithMatcher(canalview.Subscription{Tables: f, Entries: c.e}), server.WithWholeTransaction()); err != nil {
 		return err
 	}
 	c.filter = &filter
@@ -105,7 +106,7 @@ func (c *Embedded) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Mes
 	case wait > 0:
 		w = server.WaitAtMost(time.Duration(wait))
 	}
-	b, err := c.s.GetWithoutAck(ctx, c.id, server.Size{Bytes: int64(size) << 10}, w)
+	b, err := c.s.GetWithoutAck(ctx, c.id, server.Size{Bytes: int64(max(0, min(size, maxSize))) << 10}, w)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +150,9 @@ func (c *Embedded) Rollback(ctx context.Context) error {
 func (c *Embedded) RollbackTo(ctx context.Context, id int64) error {
 	if err := c.ready(ctx); err != nil {
 		return err
+	}
+	if id == NoBatch {
+		return nil
 	}
 	return c.s.RollbackTo(ctx, c.id, id)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -180,7 +181,7 @@ func (c *TCP) call(ctx context.Context, typ int, wait time.Duration, body []byte
 	}
 	deadline := time.Time{}
 	if wait >= 0 {
-		deadline = time.Now().Add(wait + c.o.Timeout)
+		deadline = time.Now().Add(min(wait, math.MaxInt64-c.o.Timeout) + c.o.Timeout)
 	}
 	_ = n.SetReadDeadline(deadline)
 	kind, content, err := canalwire.ReadPacket(n, c.o.MaxPacket)
@@ -263,7 +264,7 @@ func (c *TCP) Unsubscribe(ctx context.Context) error {
 
 // GetWithoutAck implements [Connector].
 func (c *TCP) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Message, error) {
-	body := appendNumber(c.identity(), 3, int64(size))
+	body := appendNumber(c.identity(), 3, int64(max(0, min(size, maxSize))))
 	longest := time.Duration(wait)
 	switch {
 	case wait < 0:
@@ -330,6 +331,9 @@ func (c *TCP) Rollback(ctx context.Context) error {
 
 // RollbackTo implements [Connector]; as to its answer, see Ack.
 func (c *TCP) RollbackTo(ctx context.Context, id int64) error {
+	if id == NoBatch {
+		return nil
+	}
 	err := c.send(ctx, canalwire.ClientRollback, appendNumber(c.identity(), 3, id))
 	if err == nil {
 		c.open.rolledBack(id)

@@ -103,6 +103,17 @@ type StatementMatcher interface {
 	MatchStatement(e *event.Event) bool
 }
 
+// TableMatcher may be implemented by a [Matcher] to which more counts of a table than its names, such as event.Table.Caseless.
+type TableMatcher interface {
+	MatchTable(t *event.Table) bool
+}
+
+// Weigher may be implemented by a [Matcher] whose subscriber gets events in a form of its own: Size.Bytes counts what
+// Weight says then. It must be quick, and call nothing of the server.
+type Weigher interface {
+	Weight(e *event.Event) int
+}
+
 // SubscribeOption changes one Subscribe.
 type SubscribeOption func(*subscribeOptions)
 
@@ -135,7 +146,7 @@ func UntilSaved() SubscribeOption {
 type Size struct {
 	Events int   // events, begins and ends included
 	Rows   int   // row changes
-	Bytes  int64 // bytes of events in memory (Event.Size)
+	Bytes  int64 // bytes of events in memory (Event.Size), or what the matcher says of them (see [Weigher])
 }
 
 // Wait says how long a get waits.

@@ -49,6 +49,7 @@ type sub struct {
 	id      Identity
 	filter  string
 	matcher Matcher
+	weigher Weigher              // of matcher; nil: it has none
 	cursor  event.Cursor         // acknowledged
 	skips   []meta.Skip          // saved with the cursor; whoever makes the source obeys them
 	lazy    LazyState            // where cursor.State comes from; nil: cursor.State is it
@@ -440,7 +441,7 @@ func (s *sub) look(sc *scan, size Size) {
 				continue
 			}
 		}
-		sc.bytes += int64(e.Size)
+		sc.bytes += int64(s.weight(e))
 		sc.events = append(sc.events, e)
 		sc.full = size.Events > 0 && len(sc.events) >= size.Events || size.Rows > 0 && sc.rows >= size.Rows || size.Bytes > 0 && sc.bytes >= size.Bytes
 	}
@@ -510,11 +511,17 @@ func (s *sub) wants(t *event.Table) bool {
 		if s.taken == nil || len(s.taken) >= maxVerdicts {
 			s.taken = make(map[*event.Table]bool)
 		}
-		m := s.matcher
-		if f, ok := m.(*tablefilter.Filter); ok && t.Caseless {
-			m = f.Folded()
+		switch m := s.matcher.(type) {
+		case TableMatcher:
+			v = m.MatchTable(t)
+		case *tablefilter.Filter:
+			if t.Caseless {
+				m = m.Folded()
+			}
+			v = m.Match(t.Schema, t.Name)
+		default:
+			v = m.Match(t.Schema, t.Name)
 		}
-		v = m.Match(t.Schema, t.Name)
 		s.taken[t] = v
 	}
 	s.lastTable, s.lastTaken = t, v
@@ -527,9 +534,18 @@ func (s *sub) wantsStatement(e *event.Event) bool {
 	return !ok || m.MatchStatement(e)
 }
 
+// weight is what the event counts of a batch's bytes.
+func (s *sub) weight(e *event.Event) int {
+	if s.weigher != nil {
+		return s.weigher.Weight(e)
+	}
+	return e.Size
+}
+
 // setFilter replaces the filter for what is not handed out yet.
 func (s *sub) setFilter(text string, m Matcher) {
 	s.filter, s.matcher = text, m
+	s.weigher, _ = m.(Weigher)
 	s.lastTable, s.taken = nil, nil
 	s.gen++
 }

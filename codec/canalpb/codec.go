@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"sync"
@@ -111,6 +112,41 @@ func (c *Codec) AppendEntry(dst []byte, e *event.Event) ([]byte, error) {
 		return c.appendEnd(dst, e), nil
 	}
 	return nil, fmt.Errorf("canal-protobuf: unknown kind of event %d", e.Kind)
+}
+
+// EntrySize is about how many bytes AppendEntry appends.
+func (c *Codec) EntrySize(e *event.Event) int {
+	size := entryOverhead + len(e.File)
+	switch e.Kind {
+	case event.DDL:
+		size += 2 * len(e.Raw) // with what it is about
+	case event.Rows:
+		p, rows, raw := c.plans.Get(e.Table), int(e.Rows-e.Skip), len(e.Raw)
+		if e.Skip > 0 {
+			raw = int(int64(raw) * int64(rows) / int64(e.Rows))
+		}
+		size += len(p.names) + raw
+		if p.grows {
+			size += raw / 2
+		}
+		n := columns(e.Images.Before) + columns(e.Images.After)
+		size += rows * (rowOverhead + p.surroundings*n/max(1, len(p.columns)))
+	}
+	return size
+}
+
+// entryOverhead and rowOverhead are what an entry and a row of it have beside values and what surrounds those.
+const (
+	entryOverhead = 180
+	rowOverhead   = 6
+)
+
+// columns counts the columns of an image.
+func columns(image []byte) (n int) {
+	for _, b := range image {
+		n += bits.OnesCount8(b)
+	}
+	return n
 }
 
 // AppendRow implements [codec.Codec]. Batch ids of messages are the ordinals of their changes.
@@ -526,8 +562,10 @@ type form struct {
 
 // plan is what is the same for all rows of a table.
 type plan struct {
-	columns []column
-	names   []byte // schema and table, as in a header
+	columns      []column
+	names        []byte // schema and table, as in a header
+	surroundings int    // about what surrounds the values of a whole row, and how much longer numbers are as text
+	grows        bool   // some are byte strings, of which every second byte may need two
 }
 
 func (c *Codec) plan(t *event.Table) (*plan, int) {
@@ -553,6 +591,13 @@ func (c *Codec) plan(t *event.Table) (*plan, int) {
 			null := slices.Concat(head, []byte{columnNull, 1}, tail)
 			p.columns[i].forms[updated] = form{head: append(head, columnNull, 0, columnValue), null: protowire.AppendBytes(nil, null)}
 			weight += 100 + 2*len(head) + len(tail)
+		}
+		p.surroundings += len(head) + len(tail) + 9
+		switch p.columns[i].encoding {
+		case canaltype.Plain, canaltype.Number:
+			p.surroundings += 5
+		case canaltype.Raw, canaltype.Padded:
+			p.grows = true
 		}
 	}
 	return p, weight

@@ -192,6 +192,54 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// TestEntrySize: an entry's size is known beforehand, about, whatever its rows are like.
+func TestEntrySize(t *testing.T) {
+	c := newCodec(t, Options{})
+	narrow := &event.Table{Schema: "shop", Name: "flags"}
+	blob := &event.Table{Schema: "shop", Name: "files", Columns: []event.Column{{Name: "b", Type: 252, Meta: 4, Collation: 63, Charset: "binary", SQLType: "longblob"}}}
+	var flags []codectest.Cell
+	for i := range 200 {
+		narrow.Columns = append(narrow.Columns, event.Column{Name: fmt.Sprintf("is_something_%d", i), Type: event.TypeTiny, SQLType: "tinyint(1)"})
+		flags = append(flags, codectest.V(codectest.Le(1, 1)))
+	}
+	random := make([]byte, 10_000)
+	for i := range random {
+		random[i] = byte(i * 7)
+	}
+	rows := func(e *event.Event, n uint32) *event.Event {
+		raw := e.Raw
+		for ; e.Rows < n; e.Rows++ {
+			e.Raw = append(e.Raw, raw...)
+		}
+		return e
+	}
+	codectest.Compile(t, narrow)
+	codectest.Compile(t, blob)
+	part := rows(codectest.Event(narrow, flags, flags), 10)
+	part.Skip = 7
+	shop := []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null}
+	for name, e := range map[string]*event.Event{
+		"many columns":   rows(codectest.Event(narrow, nil, flags), 30),
+		"two images":     rows(codectest.Event(narrow, flags, flags), 30),
+		"most rows done": part,
+		"few columns":    rows(codectest.Event(codectest.Shop(t), nil, shop), 500),
+		"one row":        codectest.Event(codectest.Shop(t), shop, nil),
+		"bytes":          codectest.Event(blob, nil, []codectest.Cell{codectest.V(random)}),
+		"usual columns":  codectest.Bench(t),
+		"a statement":    codectest.DDL("shop", "ALTER TABLE a ADD c INT COMMENT '"+strings.Repeat("x", 1000)+"'"),
+		"a begin":        {Kind: event.Begin, Txn: codectest.Txn, File: "binlog.000001"},
+		"an end":         {Kind: event.End, Txn: codectest.Txn, File: "binlog.000001", XID: 977},
+	} {
+		out, err := c.AppendEntry(nil, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := c.EntrySize(e); size < len(out)*3/4 || size > 2*len(out)+100 {
+			t.Errorf("%s: %d bytes are %d", name, size, len(out))
+		}
+	}
+}
+
 // TestLengths: contents that are longer than their length was thought to need are told right.
 func TestLengths(t *testing.T) {
 	for _, n := range []int{0, 1, 100, 127, 128, 129, 16383, 16384, 16385, 3 << 20} {

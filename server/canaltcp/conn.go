@@ -233,7 +233,7 @@ func (c *conn) subscribe(ctx context.Context, id server.Identity, filter string)
 			tables = t
 		}
 	}
-	return c.use(ctx, id, filter, canalview.Subscription{Tables: tables})
+	return c.use(ctx, id, filter, canalview.Subscription{Tables: tables, Entries: c.s.o.Encoder})
 }
 
 // use subscribes, and notes that this connection does.
@@ -318,9 +318,9 @@ func (c *conn) answer(ctx context.Context, id server.Identity, b *server.Batch, 
 	events := canalview.WithoutEmpty(b.Events)
 	weight := int64(0)
 	for _, e := range events {
-		weight += int64(e.Size)
+		weight += int64(c.s.o.Encoder.EntrySize(e))
 	}
-	weight = min(4*weight, c.s.most)
+	weight = min(weight+weight/2, c.s.most) // buffers grow in steps, and some texts beyond what was expected
 	if err := c.s.memory.Acquire(ctx, weight); err != nil {
 		return false, err
 	}

@@ -38,6 +38,8 @@ type Upstream interface {
 type Encoder interface {
 	// AppendEntry appends the serialised Entry message of the event.
 	AppendEntry(dst []byte, e *event.Event) ([]byte, error)
+	// EntrySize is about how many bytes that will be.
+	canalview.Entries
 }
 
 // Defaults and limits of Options.
@@ -47,9 +49,9 @@ const (
 	DefaultIdleTimeout    = time.Hour // Canal's
 	DefaultMemoryUnit     = 1024      // Canal's
 
-	// MaxBatchBytes is the most that one get takes of events in memory, whatever the client asks for; a single
-	// event may be larger. Larger batches are slower: their packets leave the processor's caches.
-	MaxBatchBytes = 2 << 20
+	// MaxBatchBytes is the most that one get takes of entries, whatever the client asks for; a single one may be
+	// larger. Larger batches are slower: their packets leave the processor's caches.
+	MaxBatchBytes = 8 << 20
 
 	loginTimeout = 30 * time.Second
 	writeTimeout = 30 * time.Second // and a second for each 256 KiB

@@ -410,6 +410,28 @@ func (b *broken) AppendEntry(dst []byte, e *event.Event) ([]byte, error) {
 	return b.Encoder.AppendEntry(dst, e)
 }
 
+// TestBatchSize: what a batch's size counts is what the client gets, however small its rows are in the log; only the last entry may pass
+// the limit.
+func TestBatchSize(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(2000)
+	c := r.connect(1001, "")
+	for n := 0; n < 2000; {
+		m, err := c.Get(t.Context(), 20, client.WaitFull)
+		r.must(err)
+		size := 0
+		for _, e := range m.Entries {
+			size += len(e)
+		}
+		if size < 10<<10 || size > 25<<10 {
+			t.Fatalf("%d entries of %d bytes, asked for 20 KiB", len(m.Entries), size)
+		}
+		if n += len(r.ids(m)); n > 1900 {
+			break // no full batch may be left
+		}
+	}
+}
+
 // TestAutoAck: a get that acknowledges what it hands out does not do so with what cannot be written (I3), nor past what is not acknowledged.
 func TestAutoAck(t *testing.T) {
 	b := &broken{Encoder: newEncoder(t)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
 func TestWithoutEmpty(t *testing.T) {
@@ -57,7 +58,7 @@ func TestMatchStatement(t *testing.T) {
 		var saw []string
 		for _, table := range []string{"b.a", "shop.a", "x.a", "y.b", "z.z"} {
 			e := &event.Event{Kind: event.DDL, Stmt: ddl.Describe(&ddl.Statement{Text: sql, Schema: "shop"}, ddl.Server{Version: 90700})}
-			if (Subscription{only(table)}).MatchStatement(e) {
+			if (Subscription{Tables: only(table)}).MatchStatement(e) {
 				saw = append(saw, table)
 			}
 		}
@@ -69,8 +70,33 @@ func TestMatchStatement(t *testing.T) {
 			t.Errorf("%s: seen by %q, want %q", sql, got, want)
 		}
 	}
-	if (Subscription{only("shop.a")}).MatchStatement(&event.Event{Kind: event.DDL, Schema: "shop"}) {
+	if (Subscription{Tables: only("shop.a")}).MatchStatement(&event.Event{Kind: event.DDL, Schema: "shop"}) {
 		t.Error("a statement that is withheld is seen")
+	}
+}
+
+// TestCaseless: patterns of the configuration know no case where the source knows none.
+func TestCaseless(t *testing.T) {
+	tables, err := tablefilter.New([]string{"Shop.*", "!shop.TMP_*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Subscription{Tables: tables}
+	for _, c := range []struct {
+		schema, name string
+		caseless     bool
+		want         bool
+	}{
+		{"Shop", "a", false, true}, {"shop", "a", false, false}, {"Shop", "tmp_a", false, true},
+		{"shop", "a", true, true}, {"shop", "tmp_a", true, false}, {"shops", "a", true, false},
+	} {
+		if got := s.MatchTable(&event.Table{Schema: c.schema, Name: c.name, Caseless: c.caseless}); got != c.want {
+			t.Errorf("%+v: table seen: %t", c, got)
+		}
+		stmt := ddl.Describe(&ddl.Statement{Text: "TRUNCATE `" + c.name + "`", Schema: c.schema}, ddl.Server{Version: 90700, Caseless: c.caseless})
+		if got := s.MatchStatement(&event.Event{Kind: event.DDL, Stmt: stmt}); got != c.want {
+			t.Errorf("%+v: statement seen: %t", c, got)
+		}
 	}
 }
 
