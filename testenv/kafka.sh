@@ -28,7 +28,7 @@ VERSION=${KAFKA_VERSION:-4.4.0}
 HOME_DIR=${KAFKA_HOME_DIR:-$CACHE/kafka-servers}/$VERSION
 HEAP_OPTS=${KAFKA_HEAP_OPTS:--Xms128m -Xmx512m}
 JVM_OPTS=${KAFKA_JVM_OPTS:--XX:+UseSerialGC}
-START_TIMEOUT=${START_TIMEOUT:-180}
+START_TIMEOUT=${START_TIMEOUT:-600}
 STOP_TIMEOUT=${STOP_TIMEOUT:-10}
 
 # Downloads the jars of the server and its tools unless they are there already.
@@ -238,7 +238,7 @@ kill_brokers() { # DIR ID...
   shift
   for id in "$@"; do signal "$dir" "$id" KILL; done
   for id in "$@"; do
-    await_end "$dir/$id/pid" "$dir/$id/server.properties" 20 || die "broker $id did not die"
+    await_end "$dir/$id/pid" "$dir/$id/server.properties" 120 || die "broker $id did not die"
   done
 }
 

@@ -30,7 +30,7 @@ here=$(cd "${BASH_SOURCE[0]%/*}" && pwd -P)
 # shellcheck source=testenv/mysql_fetch.sh
 . "$here/mysql_fetch.sh"
 
-START_TIMEOUT=${START_TIMEOUT:-180}
+START_TIMEOUT=${START_TIMEOUT:-600}
 
 server_pid() { pid_of "$1/server.pid" "--defaults-file=$1/my.cnf"; }
 
@@ -176,11 +176,11 @@ start() { # KIND PORT DIR [OPTION...]
 
 stop() { # DIR
   signal_process TERM "$1/server.pid" "--defaults-file=$1/my.cnf"
-  await_end "$1/server.pid" "--defaults-file=$1/my.cnf" 60 || die "pid $(server_pid "$1") did not stop within 60 s"
+  await_end "$1/server.pid" "--defaults-file=$1/my.cnf" 300 || die "pid $(server_pid "$1") did not stop within 300 s"
 }
 kill_server() { # DIR
   signal_process KILL "$1/server.pid" "--defaults-file=$1/my.cnf"
-  await_end "$1/server.pid" "--defaults-file=$1/my.cnf" 10 || die "the server of $1 did not die"
+  await_end "$1/server.pid" "--defaults-file=$1/my.cnf" 120 || die "the server of $1 did not die"
 }
 restart() { # DIR [OPTION...]
   local dir=$1 args

@@ -36,7 +36,7 @@ VERSION=${PULSAR_VERSION:-4.0.8}
 HOME_DIR=${PULSAR_SERVERS_HOME:-$CACHE/pulsar-servers}/$VERSION
 HEAP=${PULSAR_HEAP:-512m} MEMBER_HEAP=${PULSAR_MEMBER_HEAP:-256m} JAVA_OPTS=${PULSAR_JAVA_OPTS:-}
 CLUSTER=standalone
-START_TIMEOUT=${START_TIMEOUT:-240}
+START_TIMEOUT=${START_TIMEOUT:-600}
 
 exclusion() { echo "<exclusion><groupId>$1</groupId><artifactId>$2</artifactId></exclusion>"; }
 
@@ -346,7 +346,7 @@ rest() { # HTTP_PORT METHOD PATH [JSON]
 
 end() { # SIGNAL DIR
   signal_process "$1" "$2/server.pid" "$(conf "$2")"
-  await_end "$2/server.pid" "$(conf "$2")" 60 || die "pid $(server_pid "$2") did not end within 60 s"
+  await_end "$2/server.pid" "$(conf "$2")" 300 || die "pid $(server_pid "$2") did not end within 300 s"
 }
 stop() { end TERM "$1"; }
 

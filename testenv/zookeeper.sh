@@ -24,7 +24,7 @@ NAME=zookeeper
 VERSION=${ZOOKEEPER_VERSION:-3.9.5}
 HOME_DIR=${ZOOKEEPER_SERVERS_HOME:-$CACHE/zookeeper-servers}/$VERSION
 HEAP=${ZOOKEEPER_HEAP:-128m}
-START_TIMEOUT=${START_TIMEOUT:-120}
+START_TIMEOUT=${START_TIMEOUT:-600}
 
 write_pom() {
   pom zookeeper
@@ -130,7 +130,7 @@ end() { # SIGNAL DIR [N]
   local n
   signal "$@"
   for n in ${3:-1 2 3}; do
-    await_end "$2/$n/server.pid" "$2/$n/zoo.cfg" 30 || die "server $n did not end within 30 s"
+    await_end "$2/$n/server.pid" "$2/$n/zoo.cfg" 120 || die "server $n did not end within 120 s"
   done
 }
 
