@@ -15,7 +15,8 @@ import (
 )
 
 // Value is one column of a row image: the bytes as the server logged them and
-// the column that says what they mean. It is small and meant to be copied.
+// the column that says what they mean. It is small and meant to be copied; its methods take a pointer since a copy for each
+// of their calls is felt.
 type Value struct {
 	raw   []byte
 	col   *Column
@@ -31,25 +32,25 @@ const (
 )
 
 // Column returns the column that the value belongs to.
-func (v Value) Column() *Column { return v.col }
+func (v *Value) Column() *Column { return v.col }
 
 // IsNull reports whether the value is in the image and is NULL.
-func (v Value) IsNull() bool { return v.state == stateNull }
+func (v *Value) IsNull() bool { return v.state == stateNull }
 
 // IsAbsent reports whether the image does not hold the column. An absent value
 // is not NULL: in the after image of an update it is unchanged (and, with
 // MariaDB's FULL_NODUP, to be had from the before image), in an insert the
 // column's default, elsewhere unknown.
-func (v Value) IsAbsent() bool { return v.state == stateAbsent }
+func (v *Value) IsAbsent() bool { return v.state == stateAbsent }
 
 // Raw returns the bytes of the value as logged, without a length prefix; nil
 // for NULL and absent. BINARY values lack trailing zero bytes there, COMPRESSED
 // ones are packed.
-func (v Value) Raw() []byte { return v.raw }
+func (v *Value) Raw() []byte { return v.raw }
 
 // Equal reports whether both values are absent, both NULL, or present with
 // the same content.
-func (v Value) Equal(o Value) bool {
+func (v *Value) Equal(o Value) bool {
 	if v.state != o.state {
 		return false
 	}
@@ -70,7 +71,7 @@ func (v Value) Equal(o Value) bool {
 
 // AppendText appends the value as SELECT shows it, in UTF-8, TIMESTAMP in UTC.
 // It is [Value.AppendTextIn] with time.UTC.
-func (v Value) AppendText(dst []byte) ([]byte, error) { return v.AppendTextIn(dst, time.UTC) }
+func (v *Value) AppendText(dst []byte) ([]byte, error) { return v.AppendTextIn(dst, time.UTC) }
 
 // AppendTextIn appends the value as SELECT shows it, in UTF-8, with TIMESTAMP
 // values in loc. The text is the server's own but for
@@ -86,7 +87,7 @@ func (v Value) AppendText(dst []byte) ([]byte, error) { return v.AppendTextIn(ds
 // BINARY values are padded with zero bytes to the declared length; they and
 // the other byte strings are appended as they are. An error names the column;
 // dst is then returned unchanged. NULL and absent values have no text.
-func (v Value) AppendTextIn(dst []byte, loc *time.Location) ([]byte, error) {
+func (v *Value) AppendTextIn(dst []byte, loc *time.Location) ([]byte, error) {
 	if v.state != statePresent {
 		return dst, v.noValue()
 	}
@@ -151,7 +152,7 @@ func (v Value) AppendTextIn(dst []byte, loc *time.Location) ([]byte, error) {
 // Int64 returns the number behind an integer, BIT, YEAR, ENUM (index, 0 for an
 // invalid member) or SET (mask) value; an error for other classes, for NULL
 // and absent values, and for numbers beyond 2^63-1.
-func (v Value) Int64() (int64, error) {
+func (v *Value) Int64() (int64, error) {
 	if v.state == statePresent && v.col.Class == ClassInt {
 		return signed(v.raw), nil
 	}
@@ -165,7 +166,7 @@ func (v Value) Int64() (int64, error) {
 
 // Uint64 is like [Value.Int64] for numbers from 0 to 2^64-1; a negative number
 // is an error.
-func (v Value) Uint64() (uint64, error) {
+func (v *Value) Uint64() (uint64, error) {
 	if v.state != statePresent {
 		return 0, v.noValue()
 	}
@@ -186,7 +187,7 @@ func (v Value) Uint64() (uint64, error) {
 	return 0, v.wrap(errors.New("not an integer"))
 }
 
-func (v Value) noValue() error {
+func (v *Value) noValue() error {
 	switch {
 	case v.col == nil:
 		return errors.New("event: the zero Value has no column")
@@ -196,7 +197,7 @@ func (v Value) noValue() error {
 	return v.wrap(errors.New("the value is not in the row image; set binlog_row_image=FULL on the server where it is needed"))
 }
 
-func (v Value) wrap(err error) error {
+func (v *Value) wrap(err error) error {
 	return fmt.Errorf("column %q (%s): %w", v.col.Name, v.col.SQLType, err)
 }
 

@@ -218,7 +218,7 @@ func TestI3ValuesThatCannotBeShown(t *testing.T) {
 			t.Error("number of no value")
 		}
 	}
-	if _, err := (Value{}).AppendText(nil); err == nil {
+	if _, err := new(Value).AppendText(nil); err == nil {
 		t.Error("text of the zero Value")
 	}
 }

@@ -42,7 +42,7 @@ func Live(t *Table, op Op, im Images, rows int, raw []byte) ([]Run, error) {
 			is, err = endless(&r.After[at])
 		}
 		if err != nil {
-			return nil, Value{col: &t.Columns[at]}.wrap(err)
+			return nil, (&Value{col: &t.Columns[at]}).wrap(err)
 		}
 		live, images, bytes := op, im, raw[from:s.off]
 		switch {
