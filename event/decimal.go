@@ -3,6 +3,8 @@ package event
 import (
 	"errors"
 	"math"
+	"math/bits"
+	"slices"
 	"strconv"
 )
 
@@ -62,7 +64,7 @@ func appendDecimal(dst, b []byte, precision, scale int) ([]byte, error) {
 		case !leading:
 			dst = appendDigits(dst, uint64(u), 9)
 		case u != 0:
-			dst = strconv.AppendUint(dst, uint64(u), 10)
+			dst = appendUint(dst, uint64(u))
 			leading = false
 		}
 	}
@@ -95,11 +97,31 @@ const digitPairs = "00010203040506070809" +
 	"80818283848586878889" +
 	"90919293949596979899"
 
+// appendUint appends u in decimal digits. It writes them where they belong, which is faster than strconv's way over a buffer.
+func appendUint(dst []byte, u uint64) []byte {
+	n := bits.Len64(u|1) * 1233 >> 12 // digits, or one less
+	if u >= powers[n] {
+		n++
+	}
+	return appendDigits(dst, u, n)
+}
+
+// appendInt appends n in decimal digits, with a sign if it is negative.
+func appendInt(dst []byte, n int64) []byte {
+	if n < 0 {
+		return appendUint(append(dst, '-'), -uint64(n))
+	}
+	return appendUint(dst, uint64(n))
+}
+
+// powers are those of ten, the first one taken for 0, which has a digit.
+var powers = [20]uint64{0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19}
+
 // appendDigits appends the last n (0..20) digits of u, zeros in front.
 func appendDigits(dst []byte, u uint64, n int) []byte {
-	const zeros = "00000000000000000000"
-	dst = append(dst, zeros[:n]...)
-	b := dst[len(dst)-n:]
+	at := len(dst)
+	dst = slices.Grow(dst, n)[:at+n]
+	b := dst[at:]
 	for n >= 2 {
 		q := u / 100
 		p := (u - q*100) * 2

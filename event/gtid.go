@@ -60,7 +60,7 @@ func (g GTID) Append(dst []byte) []byte {
 			dst = append(dst, ':')
 		}
 	}
-	return strconv.AppendUint(dst, g.Seq, 10)
+	return appendUint(dst, g.Seq)
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -651,11 +651,9 @@ func FormatUUID(id [16]byte) string { return string(appendUUID(nil, id)) }
 
 func appendUUID(dst []byte, id [16]byte) []byte {
 	text := [36]byte{8: '-', 13: '-', 18: '-', 23: '-'}
-	hex.Encode(text[:8], id[:4])
-	hex.Encode(text[9:13], id[4:6])
-	hex.Encode(text[14:18], id[6:8])
-	hex.Encode(text[19:23], id[8:10])
-	hex.Encode(text[24:], id[10:])
+	for i, at := range [16]uint8{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34} {
+		text[at], text[at+1] = hexDigits[id[i]>>4], hexDigits[id[i]&15]
+	}
 	return append(dst, text[:]...)
 }
 

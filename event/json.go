@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -87,9 +86,9 @@ func (w *jsonWriter) value(typ byte, b []byte, depth int) error {
 		}
 		u := binary.LittleEndian.Uint16(b)
 		if typ == jsonInt16 {
-			w.dst = strconv.AppendInt(w.dst, int64(int16(u)), 10)
+			w.dst = appendInt(w.dst, int64(int16(u)))
 		} else {
-			w.dst = strconv.AppendUint(w.dst, uint64(u), 10)
+			w.dst = appendUint(w.dst, uint64(u))
 		}
 		return nil
 	case jsonInt32, jsonUint32:
@@ -98,9 +97,9 @@ func (w *jsonWriter) value(typ byte, b []byte, depth int) error {
 		}
 		u := binary.LittleEndian.Uint32(b)
 		if typ == jsonInt32 {
-			w.dst = strconv.AppendInt(w.dst, int64(int32(u)), 10)
+			w.dst = appendInt(w.dst, int64(int32(u)))
 		} else {
-			w.dst = strconv.AppendUint(w.dst, uint64(u), 10)
+			w.dst = appendUint(w.dst, uint64(u))
 		}
 		return nil
 	case jsonInt64, jsonUint64, jsonDouble:
@@ -110,9 +109,9 @@ func (w *jsonWriter) value(typ byte, b []byte, depth int) error {
 		u := binary.LittleEndian.Uint64(b)
 		switch typ {
 		case jsonInt64:
-			w.dst = strconv.AppendInt(w.dst, int64(u), 10)
+			w.dst = appendInt(w.dst, int64(u))
 		case jsonUint64:
-			w.dst = strconv.AppendUint(w.dst, u, 10)
+			w.dst = appendUint(w.dst, u)
 		default:
 			return w.double(math.Float64frombits(u))
 		}
@@ -315,7 +314,7 @@ func (w *jsonWriter) opaque(b []byte) error {
 		return w.temporal(typ, int64(binary.LittleEndian.Uint64(b)))
 	}
 	w.dst = append(w.dst, `"base64:type`...)
-	w.dst = strconv.AppendUint(w.dst, uint64(typ), 10)
+	w.dst = appendUint(w.dst, uint64(typ))
 	w.dst = append(w.dst, ':')
 	// The server's base64 breaks lines after 76 characters, here escaped.
 	for len(b) > 57 {

@@ -95,9 +95,9 @@ func (v *Value) AppendTextIn(dst []byte, loc *time.Location) ([]byte, error) {
 	out, err := dst, error(nil)
 	switch c.Class {
 	case ClassInt:
-		return strconv.AppendInt(dst, signed(raw), 10), nil
+		return appendInt(dst, signed(raw)), nil
 	case ClassUint:
-		return strconv.AppendUint(dst, littleEndian(raw), 10), nil
+		return appendUint(dst, littleEndian(raw)), nil
 	case ClassChar, ClassText:
 		if c.compressed {
 			if raw, err = unpack(nil, raw); err != nil {
@@ -124,7 +124,7 @@ func (v *Value) AppendTextIn(dst []byte, loc *time.Location) ([]byte, error) {
 	case ClassDouble:
 		out, err = appendFinite(dst, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
 	case ClassBit:
-		out = strconv.AppendUint(dst, bigEndian(raw), 10)
+		out = appendUint(dst, bigEndian(raw))
 	case ClassYear:
 		out = appendDigits(dst, uint64(year(raw)), 4)
 	case ClassVarbinary, ClassBlob:
