@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
@@ -37,11 +39,18 @@ type conn struct {
 	log  *slog.Logger
 	used map[server.Identity]bool // attached
 	idle time.Duration
-	out  []byte // for short answers
+	out  []byte              // for short answers
+	room *semaphore.Weighted // for the bodies of requests that wait
 }
 
-// read hands on requests until the connection ends, and so notices while a get
-// waits that nobody waits for its answer.
+// most requests that wait to be carried out, and bytes of their bodies; one more may have been read.
+const (
+	maxWaiting      = 64
+	maxWaitingBytes = maxRequest
+)
+
+// read hands on requests until the connection ends, and so notices while a get waits that nobody waits for its
+// answer. It reads on past what a client has sent behind the get before it gave up: a rollback, as a rule.
 func (c *conn) read(ctx context.Context, packets chan<- packet, cancel context.CancelCauseFunc) {
 	for limit := maxLogin; ; limit = maxRequest {
 		typ, body, err := canalwire.ReadPacket(c.n, limit)
@@ -54,6 +63,9 @@ func (c *conn) read(ctx context.Context, packets chan<- packet, cancel context.C
 			cancel(err)
 			return
 		}
+		if c.room.Acquire(ctx, weight(body)) != nil {
+			return
+		}
 		select {
 		case packets <- packet{typ, body}:
 		case <-ctx.Done():
@@ -62,17 +74,24 @@ func (c *conn) read(ctx context.Context, packets chan<- packet, cancel context.C
 	}
 }
 
-// next waits for a request, no longer than d.
-func (c *conn) next(ctx context.Context, packets <-chan packet, d time.Duration) (packet, error) {
+func weight(body []byte) int64 { return min(int64(len(body)), maxWaitingBytes) }
+
+// next waits for a request, no longer than d. Those that were read before ctx has ended come first: acks may be among them.
+func (c *conn) next(ctx context.Context, packets <-chan packet, d time.Duration) (p packet, err error) {
 	_ = c.n.SetReadDeadline(time.Now().Add(d))
 	select {
-	case p := <-packets:
-		// While it is carried out, silence is what the protocol demands.
-		_ = c.n.SetReadDeadline(time.Time{})
-		return p, nil
+	case p = <-packets:
 	case <-ctx.Done():
-		return packet{}, ctx.Err()
+		select {
+		case p = <-packets:
+		default:
+			return packet{}, ctx.Err()
+		}
 	}
+	c.room.Release(weight(p.body))
+	// While it is carried out, silence is what the protocol demands.
+	_ = c.n.SetReadDeadline(time.Time{})
+	return p, nil
 }
 
 // handle greets the client, lets it log in and carries out its requests, one after the other.
@@ -156,6 +175,9 @@ func (c *conn) request(ctx context.Context, p packet) error {
 	default:
 		return c.fail(codeFailed, fmt.Errorf("packet type %d is not supported", p.typ))
 	}
+	if ctx.Err() != nil && (p.typ == canalwire.Subscription || p.typ == canalwire.Get) {
+		return nil // nobody waits for the answer
+	}
 	r, err := parseRequest(p.typ, p.body)
 	if err != nil {
 		return err
@@ -189,7 +211,11 @@ func (c *conn) request(ctx context.Context, p packet) error {
 		if err := c.resume(ctx, id); err != nil {
 			return err
 		}
-		return c.s.o.Upstream.Ack(ctx, id, r.batch, nil)
+		err := c.s.o.Upstream.Ack(ctx, id, r.batch, nil)
+		if e := (*server.SaveError)(nil); errors.As(err, &e) && ctx.Err() != nil {
+			return nil // it is acknowledged; what the client has sent behind it counts, too
+		}
+		return err
 	}
 	// Clients roll back before they subscribe; there is nothing to roll back then.
 	if err := c.resume(ctx, id); err != nil {
@@ -305,7 +331,7 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return nil // nobody waits for the answer, but something may have been sent behind the get
 	case errors.Is(err, server.ErrNotSubscribed):
 		return c.fail(codeFailed, err)
 	}

@@ -208,8 +208,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) serve(ctx context.Context, n net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = n.Close() }) // wakes a read or write
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &conn{s: s, n: n, log: s.o.Logger.With("client", n.RemoteAddr().String()), used: map[server.Identity]bool{}, idle: s.o.IdleTimeout}
-	packets := make(chan packet)
+	c := &conn{s: s, n: n, log: s.o.Logger.With("client", n.RemoteAddr().String()), used: map[server.Identity]bool{}, idle: s.o.IdleTimeout, room: semaphore.NewWeighted(maxWaitingBytes)}
+	packets := make(chan packet, maxWaiting)
 	var wg sync.WaitGroup
 	wg.Go(func() { c.read(ctx, packets, cancel) })
 	err := c.handle(ctx, packets)

@@ -732,6 +732,48 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestGoneBehindItsGet: a client that gives up a get, sends something behind it and leaves is let go at once, too: else one that tries
+// again and again fills the server with connections, whose gets take what the next one should get. What it has acknowledged counts.
+func TestGoneBehindItsGet(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(20)
+	ended := func() {
+		t.Helper()
+		for end := time.Now().Add(2 * time.Minute); r.tcp.Status().Connections > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("a connection is left whose client has gone")
+			}
+		}
+	}
+	for _, behind := range []int{canalwire.ClientRollback, canalwire.ClientAck, canalwire.Get, canalwire.Unsubscription} {
+		n := r.dial()
+		r.send(n, canalwire.Authentication, 5, "shop", 6, "7")
+		_, _, err := canalwire.ReadPacket(n, maxRequest)
+		r.must(err)
+		r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0)
+		_, body, err := canalwire.ReadPacket(n, maxRequest)
+		r.must(err)
+		id := 0
+		r.must(canalwire.Fields(body, func(f canalwire.Field) error {
+			if f.Number == 1 {
+				id = int(f.Varint)
+			}
+			return nil
+		}))
+		_, err = n.Write(framed(canalwire.Get, message(field{1, "shop"}, field{2, "7"}, field{3, 1 << 20}, field{4, 0}))) // never full
+		r.must(err)
+		r.send(n, behind, 1, "shop", 2, "7", 3, id)
+		_ = n.Close()
+		ended()
+		if behind == canalwire.ClientAck {
+			cursor, err := r.s.Cursor(t.Context(), server.Identity{Destination: "shop", Client: "7"})
+			if err != nil || cursor.Last() == 0 {
+				t.Errorf("what was acknowledged before the end is forgotten: %+v, %v", cursor, err)
+			}
+		}
+	}
+}
+
 // TestSourceFails: when reading has stopped, a client's connection ends; it is not told that there is nothing (I3).
 func TestSourceFails(t *testing.T) {
 	r := newRig(t, Options{})
