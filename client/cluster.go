@@ -76,6 +76,11 @@ func NewCluster(o ClusterOptions) (*Cluster, error) {
 	if _, err := NewTCP(o.TCPOptions); err != nil {
 		return nil, err
 	}
+	for _, server := range o.ZooKeeper {
+		if host, path, chroot := strings.Cut(server, "/"); chroot { // as Java's ZooKeeper client has it
+			return nil, fmt.Errorf("client: %q is no address of a ZooKeeper server: give %q, and what lies below /%s in Root", server, host, path)
+		}
+	}
 	if strings.Contains(o.Destination, "/") {
 		return nil, fmt.Errorf("client: destination %q", o.Destination)
 	}

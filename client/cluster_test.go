@@ -216,6 +216,7 @@ func TestClusterGivesUp(t *testing.T) {
 		"no addresses":      {TCPOptions: TCPOptions{Destination: "d"}},
 		"both":              {TCPOptions: TCPOptions{Destination: "d"}, Addresses: []string{"a:1"}, ZooKeeper: []string{"b:1"}},
 		"no destination":    {Addresses: []string{"a:1"}},
+		"a chroot":          {TCPOptions: TCPOptions{Destination: "d"}, ZooKeeper: []string{"a:1", "b:1/canal"}},
 		"a destination's /": {TCPOptions: TCPOptions{Destination: "a/b"}, Addresses: []string{"a:1"}},
 	} {
 		if _, err := NewCluster(o); err == nil {
