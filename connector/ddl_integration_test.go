@@ -159,11 +159,9 @@ SET SESSION binlog_format=STATEMENT
 CREATE TABLE liked0 LIKE shadow
 CREATE TEMPORARY TABLE shadow (b INT, a INT)
 ? CREATE TABLE liked1 LIKE shadow
-CREATE TABLE liked2 LIKE a
-CREATE TABLE tmp2 (x INT)
-? RENAME TABLE shadow TO shadow2, tmp2 TO tmp3
+CREATE TABLE liked2 LIKE keys3
+DROP TEMPORARY TABLE shadow
 SET SESSION binlog_format=ROW
-DROP TEMPORARY TABLE IF EXISTS shadow, shadow2
 SET character_set_client = 47
 CREATE TABLE sent2 (` + "`é` INT, e ENUM('ä','b')" + `) CHARACTER SET utf8mb4
 ALTER TABLE sent2 ADD ` + "`ö` INT, CHANGE `é` `ä`" + ` INT

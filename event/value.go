@@ -271,11 +271,10 @@ func (c *Column) appendLabels(dst []byte, n uint64) ([]byte, error) {
 	if bits.Len64(n) > len(c.Members) {
 		return dst, fmt.Errorf("mask %#x, but the column has %d labels", n, len(c.Members))
 	}
-	for first := true; n != 0; n &= n - 1 {
-		if !first {
+	for begin := len(dst); n != 0; n &= n - 1 {
+		if len(dst) > begin { // the server puts no comma behind a label '' that comes first
 			dst = append(dst, ',')
 		}
-		first = false
 		dst = append(dst, c.Members[bits.TrailingZeros64(n)]...)
 	}
 	return dst, nil

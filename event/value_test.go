@@ -122,6 +122,8 @@ func TestValueText(t *testing.T) {
 		{Column{Type: TypeEnum, Meta: 2, Members: make300()}, "2c01", "m300"},
 		{Column{Type: TypeSet, Meta: 1, Members: []string{"x", "y", "z"}}, "05", "x,z"},
 		{Column{Type: TypeSet, Meta: 1, Members: []string{"x", "y", "z"}}, "00", ""},
+		{Column{Type: TypeSet, Meta: 1, Members: []string{"", "y", "z"}}, "07", "y,z"},
+		{Column{Type: TypeSet, Meta: 1, Members: []string{"x", "", "z"}}, "07", "x,,z"},
 		{Column{Type: TypeSet, Meta: 8, Members: make300()[:64]}, "0100000000000080", "m1,m64"},
 
 		{Column{Type: TypeString, Meta: 16, Charset: "binary", Logical: LogicalUUID}, "00112233445566778899aabbccddee", "00112233-4455-6677-8899-aabbccddee00"},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/binlogmq/binlogmq/event"
 )
@@ -52,7 +51,7 @@ func CanalText(inBase64, labels bool) func(col *event.Column, v json.RawMessage)
 					set = append(set, m)
 				}
 			}
-			return strings.Join(set, ","), err
+			return setText(set), err
 		}
 		return s, nil
 	}

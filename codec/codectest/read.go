@@ -109,6 +109,18 @@ func ReadMaxwell(value []byte) (Message, error) {
 	return out, nil
 }
 
+// setText writes the labels of a SET as servers do: without a comma behind a label ” that comes first.
+func setText(labels []string) string {
+	text := ""
+	for _, label := range labels {
+		if text != "" {
+			text += ","
+		}
+		text += label
+	}
+	return text
+}
+
 // MaxwellText undoes the encodings of maxwell that docs/formats.md describes, for [Format].Text. A GEOMETRY stays the WKT that it
 // is, and a JSON document of MariaDB the nested JSON, or the string that holds it.
 func MaxwellText(col *event.Column, v json.RawMessage) (string, error) {
@@ -122,7 +134,7 @@ func MaxwellText(col *event.Column, v json.RawMessage) (string, error) {
 	case event.ClassSet:
 		var labels []string
 		err := json.Unmarshal(v, &labels)
-		return strings.Join(labels, ","), err
+		return setText(labels), err
 	case event.ClassText:
 		if col.Logical == event.LogicalJSON && v[0] != '"' {
 			return string(v), nil

@@ -268,6 +268,7 @@ func Columns(kind string) []Column {
 		Column{Name: "eg", Decl: `enum('中','é') character set utf8mb4`, Edges: []string{"1", "2"}, Random: func(r *rand.Rand) string { return fmt.Sprint(1 + r.IntN(2)) }},
 		Column{Name: "e255", Decl: "enum(" + members(255) + ")", Edges: []string{"1", "255"}, Random: func(r *rand.Rand) string { return fmt.Sprint(1 + r.IntN(255)) }},
 		Column{Name: "el", Decl: "enum(" + members(300) + ")", Edges: []string{"1", "255", "256", "300", "'nothing'"}, Random: func(r *rand.Rand) string { return fmt.Sprint(1 + r.IntN(300)) }, Key: true},
+		Column{Name: "s0", Decl: `set('','x','y')`, Edges: []string{"0", "1", "7", "6", "3"}, Random: func(r *rand.Rand) string { return fmt.Sprint(r.IntN(8)) }},
 		Column{Name: "se", Decl: `set('x','it''s','"z')`, Edges: []string{"''", "7", "5"}, Random: func(r *rand.Rand) string { return fmt.Sprint(r.IntN(8)) }},
 	)
 	out = append(out, sets(1, 8, 9, 17, 25, 33, 64)...)
