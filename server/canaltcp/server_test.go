@@ -774,6 +774,38 @@ func TestGoneBehindItsGet(t *testing.T) {
 	}
 }
 
+// TestSubscriptionLost: where a client has not ended its subscription itself, a get is not answered by an ack, which some clients do not
+// survive; the connection ends, and with the next one all goes on.
+func TestSubscriptionLost(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(4)
+	lost := func(c *client.TCP) {
+		t.Helper()
+		if _, err := c.GetWithoutAck(t.Context(), 1, client.NoWait); !errors.Is(err, client.ErrNotConnected) {
+			t.Errorf("the get gives %v", err)
+		}
+	}
+	c := r.connect(1001, "")
+	r.must(r.s.RemoveDestination(t.Context(), "shop"))
+	r.must(r.s.AddDestination("shop", r.h, server.DestinationOptions{}))
+	r.must(r.s.Start(t.Context(), "shop"))
+	lost(c)
+	r.must(c.Connect(t.Context()))
+	equal(t, "when the destination is back", r.collect(c, 4), sequence(1, 4, 1))
+
+	r.must(r.connect(1001, "").Unsubscribe(t.Context()))
+	lost(c)
+	c = r.connect(1001, "")
+	r.must(c.Unsubscribe(t.Context()))
+	if _, err := c.GetWithoutAck(t.Context(), 1, client.NoWait); !errors.Is(err, client.ErrRefused) {
+		t.Errorf("a get behind an unsubscription gives %v", err)
+	}
+	r.must(c.Subscribe(t.Context(), ""))
+	if _, err := c.GetWithoutAck(t.Context(), 1, client.NoWait); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSourceFails: when reading has stopped, a client's connection ends; it is not told that there is nothing (I3).
 func TestSourceFails(t *testing.T) {
 	r := newRig(t, Options{})
