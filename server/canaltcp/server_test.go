@@ -15,19 +15,18 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"go.uber.org/goleak"
-
 	"github.com/binlogmq/binlogmq/client"
 	"github.com/binlogmq/binlogmq/codec/canaljson"
 	"github.com/binlogmq/binlogmq/codec/canalpb"
 	"github.com/binlogmq/binlogmq/codec/codectest"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/server/canalview"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // history is a source of transactions of one row each, numbered from 1.
 type history struct {
