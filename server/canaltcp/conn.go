@@ -200,6 +200,9 @@ func (c *conn) request(ctx context.Context, p packet) error {
 		if err := c.unsubscribe(ctx, id); err != nil {
 			return c.fail(codeFailed, err)
 		}
+		if c.used[id] {
+			c.letGo(id)
+		}
 		return c.write(appendAck(c.out[:0], 0, ""), nil)
 	case canalwire.Get:
 		return c.get(ctx, id, r)
@@ -329,12 +332,11 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 		}
 		return err
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return nil // nobody waits for the answer, but something may have been sent behind the get
-	case errors.Is(err, server.ErrNotSubscribed):
-		return c.fail(codeFailed, err)
 	}
+	// Also where somebody else has ended the subscription, or the destination was lost and is back: the client has done nothing wrong,
+	// and subscribes again with its next connection.
 	return err
 }
 
