@@ -341,7 +341,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 	var err error
 	for i := range r.Before {
 		if v := &r.Before[i]; !v.IsAbsent() {
-			if dst, err = c.appendColumn(append(dst, rowBefore), v, p, i, false, cut.at(0, i)); err != nil {
+			if dst, err = c.appendColumn(dst, rowBefore, v, p, i, false, cut.at(0, i)); err != nil {
 				return nil, wrap(r, err)
 			}
 		}
@@ -356,7 +356,7 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 		} else if len(r.Before) > 0 {
 			updated = !v.Equal(r.Before[i])
 		}
-		if dst, err = c.appendColumn(append(dst, rowAfter), v, p, i, updated, cut.at(1, i)); err != nil {
+		if dst, err = c.appendColumn(dst, rowAfter, v, p, i, updated, cut.at(1, i)); err != nil {
 			return nil, wrap(r, err)
 		}
 	}
@@ -364,37 +364,43 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, p *plan, cut *cut) ([]byte, 
 	return dst, nil
 }
 
-// appendColumn appends the length and the content of a Column message.
-func (c *Codec) appendColumn(dst []byte, v *event.Value, p *plan, i int, updated bool, cut *place) ([]byte, error) {
+// appendColumn appends a Column message as a field of a row, with its tag and its length.
+func (c *Codec) appendColumn(dst []byte, tag byte, v *event.Value, p *plan, i int, updated bool, cut *place) ([]byte, error) {
 	col := &p.columns[i]
 	form := &col.forms[0]
 	if updated {
 		form = &col.forms[1]
 	}
+	if v.IsNull() {
+		return append(append(dst, tag), form.null...), nil
+	}
 	raw := v.Raw()
+	text := col.encoding == canaltype.UTF8 && (cut == nil || !cut.digest) && utf8.Valid(raw)
+	most := shortValue
 	switch {
-	case v.IsNull():
-		return append(dst, form.null...), nil
-	case col.encoding == canaltype.UTF8 && (cut == nil || !cut.digest) && utf8.Valid(raw):
-		if cut != nil {
-			cut.size = len(raw)
-		}
-		dst = protowire.AppendVarint(dst, uint64(len(form.head)+protowire.SizeBytes(len(raw))+len(col.tail)))
-		dst = protowire.AppendBytes(append(dst, form.head...), raw)
-		return append(dst, col.tail...), nil
+	case text:
+		most = len(raw)
+	case col.encoding != canaltype.Plain && col.encoding != canaltype.Number:
+		most = 128 + 4*len(raw) // few texts have more than this many times their bytes
 	}
-	most := 24 // few numbers and dates are longer
-	if col.encoding != canaltype.Plain && col.encoding != canaltype.Number {
-		most = 128 + 4*len(raw) // and few texts than this many times their bytes
-	}
-	valueSize := protowire.SizeVarint(uint64(most))
-	size := protowire.SizeVarint(uint64(len(form.head) + valueSize + most + len(col.tail)))
-	dst, at := canalwire.OpenLength(dst, size)
-	dst, from := canalwire.OpenLength(append(dst, form.head...), valueSize)
-	var err error
-	if cut != nil && cut.digest {
-		dst, err = c.appendDigest(dst, v, col.encoding)
+	at, size, valueSize := len(dst)+2, 1, 1
+	if most <= form.most {
+		dst = append(dst, form.short...)
+		dst[at-2] = tag
 	} else {
+		valueSize = protowire.SizeVarint(uint64(most))
+		size = protowire.SizeVarint(uint64(len(form.head) + valueSize + most + len(col.tail)))
+		dst, at = canalwire.OpenLength(append(dst, tag), size)
+		dst, _ = canalwire.OpenLength(append(dst, form.head...), valueSize)
+	}
+	from := len(dst)
+	var err error
+	switch {
+	case text:
+		dst = append(dst, raw...)
+	case cut != nil && cut.digest:
+		dst, err = c.appendDigest(dst, v, col.encoding)
+	default:
 		dst, err = c.appendValue(dst, v, col.encoding)
 	}
 	if err != nil {
@@ -408,9 +414,17 @@ func (c *Codec) appendColumn(dst []byte, v *event.Value, p *plan, i int, updated
 	return closeLength(dst, at, size), nil
 }
 
+// shortValue is what few numbers and dates are longer than.
+const shortValue = 24
+
 // closeLength is canalwire.CloseLength for a length that may have turned out to need more room than size.
 func closeLength(dst []byte, from, size int) []byte {
-	need := protowire.SizeVarint(uint64(len(dst) - from))
+	n := len(dst) - from
+	if size == 1 && n < 1<<7 {
+		dst[from-1] = byte(n)
+		return dst
+	}
+	need := protowire.SizeVarint(uint64(n))
 	if need > size {
 		dst = slices.Insert(dst, from, make([]byte, need-size)...)
 		from, size = from+need-size, need
@@ -556,8 +570,10 @@ type column struct {
 
 // form is what surrounds the values of a column that are updated, or not.
 type form struct {
-	head []byte // all up to the value's length
-	null []byte // the whole of a NULL, its length before it
+	head  []byte // all up to the value's length
+	short []byte // head between room for the field's tag and the message's length, and for the value's length, where a byte is enough for each
+	most  int    // bytes of a value for which that is so; -1: for none
+	null  []byte // the whole of a NULL, its length before it
 }
 
 // plan is what is the same for all rows of a table.
@@ -589,8 +605,10 @@ func (c *Codec) plan(t *event.Table) (*plan, int) {
 				head = append(head, columnUpdated, 1)
 			}
 			null := slices.Concat(head, []byte{columnNull, 1}, tail)
-			p.columns[i].forms[updated] = form{head: append(head, columnNull, 0, columnValue), null: protowire.AppendBytes(nil, null)}
-			weight += 100 + 2*len(head) + len(tail)
+			head = append(head, columnNull, 0, columnValue)
+			p.columns[i].forms[updated] = form{head: head, short: slices.Concat([]byte{0, 0}, head, []byte{0}),
+				most: max(1<<7-1-len(head)-1-len(tail), -1), null: protowire.AppendBytes(nil, null)}
+			weight += 120 + 3*len(head) + len(tail)
 		}
 		p.surroundings += len(head) + len(tail) + 9
 		switch p.columns[i].encoding {
