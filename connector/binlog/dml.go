@@ -84,9 +84,10 @@ func (l *names) identifier() (string, bool) {
 	switch {
 	case len(t) == 0:
 		return "", false
-	case t[0] == '`' || t[0] == '"':
+	case t[0] == '`' || t[0] == '"' || t[0] == '[' && len(t) > 1:
 		l.next()
-		return string(bytes.ReplaceAll(t[1:], []byte{t[0], t[0]}, t[:1])), true
+		quote := strings.Replace(string(t[:1]), "[", "]", 1)
+		return strings.ReplaceAll(string(t[1:]), quote+quote, quote), true
 	case wordByte(t[0]):
 		l.next()
 		return string(t), true

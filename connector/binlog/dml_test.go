@@ -49,6 +49,17 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// Names in brackets, as MariaDB takes them in one sql_mode.
+func TestBrackets(t *testing.T) {
+	tables, ok := written([]byte("INSERT INTO [a b].[c]]d] VALUES ('[x]')"), modeMSSQL)
+	if got := fmt.Sprint(tables, ok); got != "[{a b c]d}] true" {
+		t.Error(got)
+	}
+	if _, name := classify([]byte("SAVEPOINT [a]"), modeMSSQL); name != "A" {
+		t.Error(name)
+	}
+}
+
 // How a backslash and a double quote are read depends on the session's sql_mode.
 func TestSQLMode(t *testing.T) {
 	for _, c := range []struct {
@@ -61,6 +72,8 @@ func TestSQLMode(t *testing.T) {
 		{`CREATE TABLE t (a INT COMMENT 'x\') SELECT 'y'`, modeNoBackslashEscapes, stmtDML},
 		{"CREATE TABLE \"a\\\" (b INT) COMMENT=' SELECT '", modeAnsiQuotes, stmtDDL},
 		{"CREATE TABLE t (b INT DEFAULT \"\\\"\") COMMENT=' SELECT '", 0, stmtDDL},
+		{"CREATE TABLE [a] ([select] INT, [x]]y SELECT] INT)", modeMSSQL, stmtDDL},
+		{"CREATE TABLE [a] SELECT 1 AS [x]", modeMSSQL, stmtDML},
 		{`SET STATEMENT sql_mode='\' FOR INSERT INTO t VALUES (' FOR DROP')`, modeNoBackslashEscapes, stmtDML},
 	} {
 		if got, _ := classify([]byte(c.text), c.mode); got != c.want {

@@ -40,6 +40,7 @@ func (s statement) control() bool { return s >= stmtEmpty && s <= stmtXARollback
 // Bits of sql_mode that decide how a statement is read; they are the same in MySQL and MariaDB.
 const (
 	modeAnsiQuotes         = 1 << 2
+	modeMSSQL              = 1 << 10 // MariaDB: names may stand in brackets; elsewhere no statement has any outside of its texts
 	modeNoBackslashEscapes = 1 << 20
 )
 
@@ -69,6 +70,8 @@ func (l *lexer) token() []byte {
 	switch x := l.b[0]; {
 	case x == '\'' || x == '"' || x == '`':
 		return l.quoted(x)
+	case x == '[' && l.mode&modeMSSQL != 0:
+		return l.quoted(']')
 	case wordByte(x):
 		n := 1
 		for n < len(l.b) && wordByte(l.b[n]) {
@@ -131,8 +134,9 @@ func (l *lexer) executed() bool {
 	return true
 }
 
+// quoted reads what stands in quotes; q is the closing one.
 func (l *lexer) quoted(q byte) []byte {
-	escapes := q != '`' && l.mode&modeNoBackslashEscapes == 0 && (q != '"' || l.mode&modeAnsiQuotes == 0)
+	escapes := q != '`' && q != ']' && l.mode&modeNoBackslashEscapes == 0 && (q != '"' || l.mode&modeAnsiQuotes == 0)
 	i := 1
 	for i < len(l.b) {
 		switch {
@@ -298,4 +302,4 @@ func classifyDefinition(l *lexer, verb string) statement {
 }
 
 // savepoint normalises the name, which is not case-sensitive.
-func savepoint(w string) string { return strings.ToUpper(strings.TrimLeft(w, "`\"")) }
+func savepoint(w string) string { return strings.ToUpper(strings.TrimLeft(w, "`\"[")) }

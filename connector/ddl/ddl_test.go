@@ -114,6 +114,7 @@ func TestApply(t *testing.T) {
 		{mysql, "CREATE TEMPORARY TABLE t (z INT)", 0, ""},
 		{mysql, "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `t`", 0, ""},
 		{mysql, `CREATE TABLE "n" ("a" INT)`, modeAnsiQuotes, "shop.n (a)"},
+		{maria, "CREATE TABLE [n]]x] ([a b] INT, [select] INT)", modeMSSQL, "shop.n]x (a b select)"},
 		{mysql, `CREATE TABLE n (e ENUM('a\',b'))`, modeNoBackslashEscapes, ""}, // it never ends
 		{mysql, "CREATE TABLE n (a INT) SELECT 1", 0, "shop.n ?"},
 		{mysql, "CREATE TABLE n (a INT) AS (SELECT 1)", 0, "shop.n ?"},

@@ -9,7 +9,8 @@ import (
 const (
 	modeRealAsFloat        = 1 << 0
 	modeAnsiQuotes         = 1 << 2
-	modeOracle             = 1 << 9 // MariaDB; MySQL has not had it since 8.0
+	modeOracle             = 1 << 9  // MariaDB; MySQL has not had it since 8.0
+	modeMSSQL              = 1 << 10 // MariaDB
 	modeNoBackslashEscapes = 1 << 20
 )
 
@@ -92,6 +93,8 @@ func (l *lexer) next() (token, bool) {
 			l.i += n + 4
 		case x == '\'' || x == '"' || x == '`':
 			return l.quote(x)
+		case x == '[' && l.mode&modeMSSQL != 0 && l.srv.MariaDB:
+			return l.quote(']')
 		case wordByte(x):
 			n := 1
 			for n < len(rest) && wordByte(rest[n]) {
@@ -132,10 +135,10 @@ func (l *lexer) executed(s string) int {
 	return i
 }
 
-// quote reads a quoted identifier or a string.
+// quote reads a quoted identifier or a string; q is the closing quote.
 func (l *lexer) quote(q byte) (token, bool) {
 	k := text
-	if q == '`' || q == '"' && l.mode&modeAnsiQuotes != 0 {
+	if q == '`' || q == ']' || q == '"' && l.mode&modeAnsiQuotes != 0 {
 		k = quoted
 	}
 	escapes := k == text && l.mode&modeNoBackslashEscapes == 0
