@@ -59,7 +59,7 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 			log.Warn("schema: information_schema means the same as none: leave it out", "destination", d.Name)
 		}
 	}
-	return connector.New(connector.Options{
+	c, err := connector.New(connector.Options{
 		Destination: d.Name,
 		Addresses:   d.Source.Address,
 		User:        d.Source.User,
@@ -79,6 +79,10 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 		MaxEvent:    int(d.Source.MaxEvent),
 		Logger:      log,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("destination %s: %w", d.Name, err)
+	}
+	return c, nil
 }
 
 // publisher is a sink with what check asks of it.

@@ -69,7 +69,7 @@ func (p *program) serveCanal(ctx context.Context) (<-chan error, error) {
 	}
 	l, err := net.Listen("tcp", k.Listen)
 	if err != nil {
-		return fail(fmt.Errorf("listen: %w", err))
+		return fail(fmt.Errorf("listen: %w; set canal.listen to an address that is free, or stop what holds it", err))
 	}
 	p.log.Info("Canal's protocol is served", "address", l.Addr().String(), "filter", k.Filter)
 	done := make(chan error, 1)

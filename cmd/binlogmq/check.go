@@ -218,7 +218,7 @@ func (c *checker) meta(cfg *config.Config) {
 	}
 	probe, err := os.CreateTemp(at, ".binlogmq-check-")
 	if err != nil {
-		c.add(sink.Finding{Severity: sink.SeverityError, What: fmt.Sprintf("cannot write: %v", err), Remedy: "make it writable for the user that runs binlogmq"})
+		c.add(sink.Finding{Severity: sink.SeverityError, What: fmt.Sprintf("cannot write: %v", err), Remedy: "make it a directory that the user that runs binlogmq can write to, or choose another meta.file.directory"})
 		return
 	}
 	_ = probe.Close()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -92,6 +93,37 @@ func TestUseAndExitCodes(t *testing.T) {
 			}
 			if strings.Contains(out+errs, "s3cr3t") {
 				t.Error("a secret is shown")
+			}
+		})
+	}
+}
+
+// TestCannotBegin: what ends the program at the start says what, where and what to do.
+func TestCannotBegin(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	path, _ := settings(t)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, old, new, want string }{
+		{"canal", "\nmeta:", "\ncanal: { listen: \"" + taken.Addr().String() + "\" }\nmeta:", "canal: listen: .*address already in use; set canal.listen to an address that is free"},
+		{"admin", "\nmeta:", "\nadmin: { listen: \"" + taken.Addr().String() + "\" }\nmeta:", "admin: listen .*address already in use; set admin.listen to an address that is free"},
+		{"start", "- name: audit\n", "- name: audit\n    start: gtid:nonsense\n", "destination audit: start: GTID set: .*nonsense"},
+		{"topic", "name: other,", "name: other, topic: \"{table}\", ddl_topic: \"\", dead_letter_topic: \"{table}\", oversize: dead_letter, max_message_bytes: 1KiB,", "destinations.0..sinks.1..dead_letter_topic: must be another"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			changed := strings.Replace(string(text), c.old, c.new, 1)
+			if err := os.WriteFile(file, []byte(changed), 0o600); err != nil || changed == string(text) {
+				t.Fatal(err, changed)
+			}
+			if code, out, errs := call(t, "", "run", "-c", file); code == 0 || !regexp.MustCompile(c.want).MatchString(errs) || strings.Contains(out+errs, "s3cr3t") {
+				t.Errorf("exit code %d\n%s%s", code, out, errs)
 			}
 		})
 	}
