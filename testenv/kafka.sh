@@ -58,8 +58,7 @@ fetch_unlocked() {
     echo '</dependencies></project>'
   } >"$HOME_DIR/pom.xml"
   rm -rf "${HOME_DIR:?}/lib"
-  mvn -q -B -f "$HOME_DIR/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
-    -DoutputDirectory="$HOME_DIR/lib" >"$HOME_DIR/mvn.log" 2>&1 ||
+  maven "$HOME_DIR/mvn.log" -f "$HOME_DIR/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$HOME_DIR/lib" ||
     tail_and_die "downloading Kafka $VERSION failed" "$HOME_DIR/mvn.log"
   cat >"$HOME_DIR/log4j2.properties" <<'LOG'
 appender.out.type = Console

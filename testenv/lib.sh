@@ -138,10 +138,28 @@ jars_are_there() { # DIR: every jar of DIR/classpath still exists
     while IFS= read -r jar; do [ -f "$jar" ] || exit 1; done
 }
 
+# patiently LOG COMMAND...: a download, up to three times, for a network fails now and then. Its output goes to LOG.
+patiently() {
+  local log=$1 attempt
+  shift
+  for attempt in 1 2 3; do
+    ! "$@" >"$log" 2>&1 </dev/null || return 0
+    [ "$attempt" = 3 ] || sleep $((10 * attempt))
+  done
+  return 1
+}
+
+# maven LOG ARGS...: one at a time, since all of them write into one repository.
+maven() (
+  mkdir -p "$HOME/.m2"
+  exec 7>"$HOME/.m2/binlogmq.lock"
+  flock 7
+  patiently "$1" mvn -B -q "${@:2}"
+)
+
 # maven_classpath DIR: writes DIR/classpath, the jars of the dependencies that DIR/pom.xml names.
 maven_classpath() {
-  mvn -B -q -f "$1/pom.xml" dependency:build-classpath -DincludeScope=runtime \
-    -Dmdep.outputFile="$1/classpath" >"$1/mvn.log" 2>&1 ||
+  maven "$1/mvn.log" -f "$1/pom.xml" dependency:build-classpath -DincludeScope=runtime -Dmdep.outputFile="$1/classpath" ||
     tail_and_die "Maven could not resolve what $1/pom.xml names" "$1/mvn.log"
 }
 

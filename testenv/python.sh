@@ -18,7 +18,8 @@ install() { # PACKAGES
       note "installing $1"
       rm -rf "$dir"
       log=$(mktemp)
-      { python3 -m venv "$dir" && "$dir/bin/pip" --disable-pip-version-check install ${1//,/ }; } >"$log" 2>&1 </dev/null ||
+      # shellcheck disable=SC2086
+      { python3 -m venv "$dir" >"$log" 2>&1 </dev/null && patiently "$log" "$dir/bin/pip" --disable-pip-version-check install ${1//,/ }; } ||
         tail_and_die "pip failed" "$log"
       rm -f "$log"
       touch "$dir/complete"
