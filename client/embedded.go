@@ -115,7 +115,8 @@ func (c *Embedded) GetWithoutAck(ctx context.Context, size int, wait Wait) (*Mes
 	for _, e := range events {
 		entry, err := c.e.AppendEntry(nil, e)
 		if err != nil {
-			return nil, err
+			// Nobody has the batch: it comes again, with the same error while it is not mended (I3).
+			return nil, errors.Join(err, c.s.RollbackTo(context.WithoutCancel(ctx), c.id, b.ID))
 		}
 		m.Entries = append(m.Entries, entry)
 	}

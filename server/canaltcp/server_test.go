@@ -836,13 +836,21 @@ func TestLazy(t *testing.T) {
 
 func TestEmbedded(t *testing.T) {
 	r := newRig(t, Options{})
-	c := client.NewEmbedded(r.s, server.Identity{Destination: "shop", Client: "5"}, newEncoder(t))
+	b := &broken{Encoder: newEncoder(t)}
+	c := client.NewEmbedded(r.s, server.Identity{Destination: "shop", Client: "5"}, b)
 	if err := c.Subscribe(t.Context(), ""); !errors.Is(err, client.ErrNotConnected) {
 		t.Error(err)
 	}
 	r.must(c.Connect(t.Context()))
 	r.must(c.Subscribe(t.Context(), `shop\.item`))
 	r.h.write(10)
+	b.is.Store(true) // I3: what cannot be written is not passed over
+	for range 2 {
+		if m, err := c.Get(t.Context(), 1, client.WaitFull); err == nil {
+			t.Errorf("a batch that cannot be written: %v", m)
+		}
+	}
+	b.is.Store(false)
 	equal(t, "rows", r.collect(c, 5), sequence(1, 10, 2))
 	r.must(c.Disconnect(t.Context()))
 	r.must(c.Connect(t.Context()))
