@@ -184,9 +184,6 @@ func (s *Store) Save(_ context.Context, id meta.Identity, r *meta.Record) error 
 	path := filepath.Join(s.dir, name)
 	tmp := filepath.Join(s.dir, "."+name+".tmp")
 	if err := s.replace(path, tmp, data); err != nil {
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			err = fmt.Errorf("%w; make room in %s", err, s.dir)
-		}
 		return fmt.Errorf("cursor of %s not saved: %w", id, err)
 	}
 	return nil
@@ -194,7 +191,12 @@ func (s *Store) Save(_ context.Context, id meta.Identity, r *meta.Record) error 
 
 // replace puts data into path so that a crash at any instant leaves the old or
 // the new content (I7).
-func (s *Store) replace(path, tmp string, data []byte) error {
+func (s *Store) replace(path, tmp string, data []byte) (err error) {
+	defer func() {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			err = fmt.Errorf("%w; make room in %s", err, s.dir)
+		}
+	}()
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
 	if err != nil {
 		return err

@@ -219,6 +219,12 @@ func TestDiskFull(t *testing.T) {
 	if r, err := s.Load(ctx, shop); err != nil || r.Cursor.Ordinal != 41 {
 		t.Errorf("after the failure: %v, %v", r, err)
 	}
+	if err := os.Symlink("/dev/full", filepath.Join(dir, ".shop@schema.document.json.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SaveDocument(t.Context(), "shop", meta.SchemaHistory, []byte("{}")); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room in "+dir) {
+		t.Errorf("error %v, which does not say where room is needed", err)
+	}
 }
 
 func TestLock(t *testing.T) {
