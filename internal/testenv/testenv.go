@@ -78,7 +78,13 @@ func RaceOptions() string {
 // be bound much later, and again after a while.
 func FreeAddresses(t testing.TB, n int) []string {
 	t.Helper()
-	line, err := run(nil, "ports.sh", t.TempDir(), strconv.Itoa(n))
+	return AddressesFor(t, t.TempDir(), n)
+}
+
+// AddressesFor is FreeAddresses as long as a folder exists.
+func AddressesFor(t testing.TB, dir string, n int) []string {
+	t.Helper()
+	line, err := run(nil, "ports.sh", dir, strconv.Itoa(n))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,8 +114,9 @@ func StartWith(t testing.TB, config string, o Options) *Child {
 	if bin == "" {
 		bin = Binary(t)
 	}
-	addr := FreeAddress(t)
-	file := filepath.Join(t.TempDir(), "config.yaml")
+	dir := t.TempDir()
+	addr := testenv.AddressesFor(t, dir, 1)[0]
+	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(config+"\nadmin: { listen: \""+addr+"\" }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +138,7 @@ func StartWith(t testing.TB, config string, o Options) *Child {
 	}
 	go func() {
 		c.err = c.cmd.Wait()
+		_ = os.RemoveAll(dir) // with which the address is given back: a long run starts thousands
 		close(c.done)
 	}()
 	t.Cleanup(func() {
@@ -236,6 +238,11 @@ func (c *Child) Wait(atMost time.Duration) int {
 
 // Report asks /healthz; ok tells whether the program answered.
 func (c *Child) Report() (r admin.Report, ok bool) {
+	select {
+	case <-c.done: // its address may be another one's by now
+		return r, false
+	default:
+	}
 	resp, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + c.admin + "/healthz")
 	if err != nil {
 		return r, false
