@@ -320,13 +320,13 @@ func (a *applier) createTable(replace bool) bool {
 			return true
 		}
 	}
-	state, table := a.definition(n)
+	state, table := a.definition(n, replace)
 	a.set(n, state, table, Name{})
 	return true
 }
 
 // definition reads what follows the name in CREATE TABLE.
-func (a *applier) definition(n Name) (State, *Table) {
+func (a *applier) definition(n Name, replace bool) (State, *Table) {
 	p := &a.p
 	like := p.word("LIKE")
 	var inner []token
@@ -342,7 +342,8 @@ func (a *applier) definition(n Name) (State, *Table) {
 	if like {
 		from, ok := p.name(a.st.Schema)
 		s, t := a.lookup(from)
-		if !ok || s != Known || a.st.Temporary { // I6: a temporary table of that name may be the model
+		// I6: a temporary table of that name may be the model. Of MariaDB's OR REPLACE the log always says that one is there.
+		if !ok || s != Known || a.st.Temporary && !replace {
 			return Unknown, nil
 		}
 		return Known, t
@@ -381,7 +382,7 @@ func (a *applier) definition(n Name) (State, *Table) {
 			return Unknown, nil
 		}
 	}
-	if versioned {
+	if versioned || slices.ContainsFunc(e.fresh, func(d definition) bool { return d.versions }) {
 		e.versioning()
 	}
 	if !e.finish() {
@@ -589,10 +590,25 @@ func (a *applier) alterTable() bool {
 	}
 	p.wait()
 	list := clauses(p.t[p.i:])
+	var made, gone Name // MariaDB makes a table of a partition, or the other way round
 	for i, c := range list {
 		q := parser{t: c}
-		if q.word("CONVERT") && !q.at(0).is("TO") || len(c) > 0 && c[0].is("ADD") && len(c) > 1 && c[1].is("TABLE") {
-			return false // MariaDB makes a table of a partition, or the other way round
+		switch {
+		case q.word("CONVERT", "PARTITION"):
+			if _, ok = q.ident(); ok && q.word("TO", "TABLE") {
+				made, ok = q.name(cmp.Or(a.st.Schema, n.Schema))
+			} else {
+				ok = false
+			}
+		case q.word("CONVERT", "TABLE"):
+			gone, ok = q.name(cmp.Or(a.st.Schema, n.Schema))
+		}
+		if !ok || q.i == 0 && (q.word("CONVERT") && !q.at(0).is("TO") || q.word("ADD", "TABLE")) {
+			return false
+		}
+		if made != (Name{}) || gone != (Name{}) {
+			list = list[:i]
+			break
 		}
 		q.i = 0
 		if q.oneOf(partitions...) && (q.at(0).is("PARTITION") || q.at(0).is("PARTITIONING")) || q.word("PARTITION") || q.word("ORDER", "BY") {
@@ -613,6 +629,13 @@ func (a *applier) alterTable() bool {
 		i--
 	}
 	a.edit(n, func(e *editor) bool { return e.alter(list) })
+	if made != (Name{}) {
+		s, t := a.lookup(n)
+		a.set(made, s, t, Name{})
+	}
+	if gone != (Name{}) {
+		a.set(gone, Absent, nil, Name{})
+	}
 	if to != n {
 		a.move(n, to)
 	}

@@ -12,6 +12,7 @@ type definition struct {
 	Column
 	primary  bool
 	rowStart bool // MariaDB: AS ROW START
+	versions bool // MariaDB: WITH SYSTEM VERSIONING, which one column needs for the table to be so
 	first    bool
 	after    string // name of the column before it
 	text     bool   // has a character set
@@ -455,7 +456,7 @@ func (r *reader) attributes(d *definition) bool {
 		case "AS":
 			ok = r.generated(d)
 		case "WITH", "WITHOUT":
-			ok = p.word("SYSTEM", "VERSIONING")
+			ok, d.versions = p.word("SYSTEM", "VERSIONING"), t.is("WITH")
 		case "CONSTRAINT":
 			if !p.at(0).is("CHECK") {
 				_, ok = p.ident()
