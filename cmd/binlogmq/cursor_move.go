@@ -44,7 +44,11 @@ func cursorExport(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if len(all.Records) == 0 {
-		return fmt.Errorf("cursor export: nothing is saved in %s", storeText(cfg))
+		of := ""
+		if *name != "" {
+			of = " of destination " + *name
+		}
+		return fmt.Errorf("cursor export: nothing is saved%s in %s", of, storeText(cfg))
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
@@ -133,7 +137,7 @@ func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, e
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("not what cursor export writes: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return nil, nil, errors.New("something follows the cursors")

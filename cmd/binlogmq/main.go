@@ -36,7 +36,7 @@ const usage = `usage: binlogmq COMMAND
   run -c FILE                      read the source and publish until stopped
   check -c FILE                    connect everywhere; list what is missing and how to mend it
   cursor show -c FILE              show the saved cursors
-  cursor set -c FILE [--destination D] --at START [--reconcile [--since TIME]] [--yes]
+  cursor set -c FILE [--destination D] --at START [--reconcile [--since TIME|begin]] [--yes]
                                    move the cursors of a destination; START as in the configuration's start:
   cursor skip -c FILE [--destination D] --gtid GTID [--yes]
                                    let a destination pass over one transaction that it cannot publish
@@ -99,11 +99,17 @@ func run(soft, hard context.Context, args []string, in io.Reader, out, errs io.W
 	return exitFailed
 }
 
+// help is what asks for the usage.
+var help = []string{"help", "--help", "-help", "-h"}
+
 func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs io.Writer) error {
 	if len(args) == 0 {
 		return usageError{fmt.Errorf("a command is needed\n%s", usage)}
 	}
 	name, rest := args[0], args[1:]
+	if (name == "cursor" || name == "schema") && len(rest) > 0 && slices.Contains(help, rest[0]) {
+		return flag.ErrHelp // as the commands below them do with it
+	}
 	switch name {
 	case "run":
 		return runCommand(soft, hard, rest, out, errs)
@@ -116,9 +122,9 @@ func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs
 	case "version", "--version", "-version":
 		fmt.Fprintln(out, "binlogmq", versionText())
 		return nil
-	case "help", "--help", "-h":
-		fmt.Fprintln(out, usage)
-		return nil
+	}
+	if slices.Contains(help, name) {
+		return flag.ErrHelp
 	}
 	return usageError{fmt.Errorf("unknown command %q\n%s", name, usage)}
 }

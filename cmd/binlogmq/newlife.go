@@ -41,6 +41,9 @@ func cursorNewLife(ctx context.Context, args []string, in io.Reader, out io.Writ
 	}
 	id := clientOf(d.Name, *sinkName)
 	if !configured(cfg, id) {
+		if *sinkName != "" {
+			return usageError{fmt.Errorf("cursor new-life: no sink %q; there are %s", *sinkName, strings.Join(names, ", "))}
+		}
 		return usageError{fmt.Errorf("cursor new-life: --sink is needed: one of %s", strings.Join(names, ", "))}
 	}
 	store, free, err := takeStore(ctx, cfg, d.Name)
