@@ -52,7 +52,7 @@ func TestNewLife(t *testing.T) {
 	if err != nil || st.Fingerprint != bridge.MovedFingerprint || st.Epoch != 3 || string(st.Sink) != "\x01\x02" || r.Cursor.Ordinal != 12 || r.Cursor.Progress != 3 {
 		t.Errorf("%+v, %v, cursor %+v", st, err, r.Cursor)
 	}
-	if code, _, errs := call(t, "", "cursor", "new-life", "-c", config, "--destination", "shop", "--sink", "nobody"); code != 2 || !strings.Contains(errs, "--sink is needed") {
+	if code, _, errs := call(t, "", "cursor", "new-life", "-c", config, "--destination", "shop", "--sink", "nobody"); code != 2 || !strings.Contains(errs, `no sink "nobody"; there are out, other`) {
 		t.Errorf("unknown sink: %d %s", code, errs)
 	}
 }
