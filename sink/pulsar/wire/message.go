@@ -107,6 +107,11 @@ func (e *Encoder) encode(dst *Message, b []byte, id int64, src *sink.Message) []
 
 // appendHeader appends a KeyValue.
 func appendHeader(b []byte, n protowire.Number, h *sink.Header) []byte {
+	if size := 4 + len(h.Name) + len(h.Value); size < 1<<7 { // all lengths are of one byte
+		b = append(b, byte(n<<3|2), byte(size), 1<<3|2, byte(len(h.Name)))
+		b = append(append(b, h.Name...), 2<<3|2, byte(len(h.Value)))
+		return append(b, h.Value...)
+	}
 	b = protowire.AppendTag(b, n, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(2+protowire.SizeBytes(len(h.Name))+protowire.SizeBytes(len(h.Value))))
 	b = appendText(b, 1, h.Name)

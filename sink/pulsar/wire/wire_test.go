@@ -247,3 +247,18 @@ func FuzzHandle(f *testing.F) {
 		}
 	})
 }
+
+// TestHeaderLengths: headers are read as they were, whatever their lengths take.
+func TestHeaderLengths(t *testing.T) {
+	for _, n := range []int{0, 1, 60, 63, 119, 120, 121, 122, 123, 124, 127, 128, 129, 20_000} {
+		for _, h := range []sink.Header{{Name: "seq", Value: bytes.Repeat([]byte("v"), n)}, {Name: strings.Repeat("n", n), Value: []byte("val")}, {Name: strings.Repeat("n", n), Value: bytes.Repeat([]byte("v"), n)}} {
+			var f, pair fields
+			if err := f.parse(appendHeader(nil, 4, &h)); err != nil {
+				t.Fatal(err)
+			}
+			if err := pair.parse(f.bytes(4)); err != nil || string(pair.bytes(1)) != h.Name || !bytes.Equal(pair.bytes(2), h.Value) {
+				t.Errorf("name of %d bytes, value of %d: read %d and %d (%v)", len(h.Name), len(h.Value), len(pair.bytes(1)), len(pair.bytes(2)), err)
+			}
+		}
+	}
+}
