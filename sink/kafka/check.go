@@ -221,7 +221,7 @@ func (c *checker) missing(res *metadata.Response, name string) {
 		return
 	}
 	if c.s.o.Topics.ReplicationFactor == 1 {
-		c.add(sink.SeverityWarning, where, "it will be created with replication factor 1: confirmed messages are lost with one broker's disk", "set the sink's topics replication to 3")
+		c.add(sink.SeverityWarning, where, "it will be created with replication factor 1: confirmed messages are lost with one broker's disk", "set the sink's kafka.topics.replication_factor to 3")
 	}
 	var r *createtopics.ResponseTopic
 	ans, err := c.s.askController(c.ctx, res, c.s.createRequest(name, true))

@@ -76,8 +76,11 @@ func (s *Sink) Check(ctx context.Context) []sink.Finding {
 		}
 		switch {
 		case err != nil:
-			add(severity, topic, "pulsar-admin namespaces grant-permission "+ns+" --role ROLE --actions produce; pulsar-admin topics create "+topic,
-				"cannot produce, so it is not known whether deduplication is on: %v%s", err, quoted(back.complaint()))
+			remedy := "pulsar-admin namespaces grant-permission " + ns + " --role ROLE --actions produce; pulsar-admin topics create " + topic
+			if errors.Is(err, context.DeadlineExceeded) {
+				remedy = "the broker is slow or overloaded: look at its log, then check again"
+			}
+			add(severity, topic, remedy, "cannot produce, so it is not known whether deduplication is on: %v%s", err, quoted(back.complaint()))
 		case !on:
 			add(severity, ns, dedupCommand(ns), "deduplication is off: messages could be stored twice")
 		}
