@@ -21,7 +21,7 @@ func TestProof(t *testing.T) {
 		t.Error("a broker that is taken at its word is not believed")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	for range 200 {
 		keep := 1 + rng.IntN(30)
 		held := map[int64]bool{}
 		p := &proof{}
@@ -80,6 +80,7 @@ func TestKilledAtARefusal(t *testing.T) {
 		"no right to read, nothing is missing": {0, 15, &wire.Error{Code: wire.CodeAuthorization, Message: "no"}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cl := newCluster()
 			s := newFake(t, cl, func(o *Options) { o.WatchdogTimeout = time.Second })
 			r := sinktest.NewRecorder(nil)
@@ -116,6 +117,7 @@ func TestKilledAtARefusal(t *testing.T) {
 			})
 			for again := range 2 {
 				s = newFake(t, cl, nil)
+				r = sinktest.NewRecorder(nil)
 				if _, err := s.Restore(limit(t), state, sink.Same); err != nil {
 					t.Fatal(err)
 				}
@@ -127,14 +129,15 @@ func TestKilledAtARefusal(t *testing.T) {
 				}
 				err := s.Status().Err
 				state = s.AppendState(nil)
+				_, failed := r.Count()
 				if notes := s.Notes(); c.loud != (notes > 0) && again == 0 {
 					t.Errorf("%d notes", notes)
 				}
 				if cerr := s.Close(limit(t)); cerr != nil {
 					t.Fatal(cerr)
 				}
-				if c.loud != (err != nil) || c.loud && !strings.Contains(err.Error(), "may have been refused") {
-					t.Fatalf("the error is %v", err)
+				if c.loud != (failed > 0) || c.loud && !strings.Contains(err.Error(), "may have been refused") {
+					t.Fatalf("%d have failed: %v", failed, err)
 				}
 				if !c.loud {
 					break
