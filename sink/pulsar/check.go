@@ -84,9 +84,11 @@ func (s *Sink) Check(ctx context.Context) []sink.Finding {
 		case !on:
 			add(severity, ns, dedupCommand(ns), "deduplication is off: messages could be stored twice")
 		}
-		if err == nil && wire.Code(back.scan(ctx, topic, wire.From{Entries: 1}, func(*wire.Stored) error { return nil })) == wire.CodeAuthorization {
-			add(sink.SeverityWarning, ns, "pulsar-admin namespaces grant-permission "+ns+" --role ROLE --actions produce,consume",
-				"the role may not consume: after a crash it cannot be seen what the topics hold, and the broker is taken at its word")
+		if err == nil {
+			if err := back.scan(ctx, topic, wire.From{Entries: 1}, func(*wire.Stored) error { return nil }); mayNotRead(err) {
+				add(sink.SeverityWarning, ns, "pulsar-admin namespaces grant-permission "+ns+" --role ROLE --actions produce,consume",
+					"we may not consume, so after a crash it cannot be seen what the topics hold, and the broker is taken at its word: %v", err)
+			}
 		}
 	}
 	if s.admin == nil {

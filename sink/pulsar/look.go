@@ -147,7 +147,7 @@ func (l *lane) prove(id int64) error {
 			p.cut, p.blind = true, len(p.spans) == 0
 		case err == nil && p.newest() < id:
 			err = errNotSeen
-		case wire.Code(err) == wire.CodeAuthorization:
+		case mayNotRead(err):
 			n.sink.unseen.Do(func() {
 				n.sink.opt.Logger.Warn("pulsar: the ends of topics cannot be read, so the broker is taken at its word where it says that it has stored messages for which no receipt is known; "+
 					"let the role consume (pulsar-admin namespaces grant-permission NAMESPACE --role ROLE --actions produce,consume)", "topic", l.where, "error", err)
@@ -173,6 +173,12 @@ func (l *lane) prove(id int64) error {
 			return n.ctx.Err()
 		}
 	}
+}
+
+// mayNotRead tells that the role has not the right to read, or the policies of the topic do not allow it.
+func mayNotRead(err error) bool {
+	code := wire.Code(err)
+	return code == wire.CodeAuthorization || code == wire.CodeNotAllowed
 }
 
 // oldest returns the lowest id seen; -1: none.

@@ -77,6 +77,7 @@ func TestKilledAtARefusal(t *testing.T) {
 		"the first after what was confirmed":   {0, 15, nil, 40, true},
 		"all is trimmed":                       {200, 15, nil, 50, false},
 		"no right to read":                     {0, 15, &wire.Error{Code: wire.CodeAuthorization, Message: "no"}, 50, false},
+		"reading is not allowed":               {0, 15, &wire.Error{Code: wire.CodeNotAllowed, Message: "no"}, 50, false},
 		"no right to read, nothing is missing": {0, 15, &wire.Error{Code: wire.CodeAuthorization, Message: "no"}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {

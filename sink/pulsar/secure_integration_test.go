@@ -82,7 +82,7 @@ func TestSecure(t *testing.T) {
 				t.Errorf("%d duplicates", n)
 			}
 			if found := s.Check(within(t)); !slices.ContainsFunc(found, func(f sink.Finding) bool {
-				return f.Severity == sink.SeverityWarning && strings.Contains(f.What, "may not consume")
+				return f.Severity == sink.SeverityWarning && strings.Contains(f.What, "we may not consume")
 			}) {
 				t.Errorf("%+v", found)
 			}
