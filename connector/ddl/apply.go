@@ -878,7 +878,7 @@ func (t *Table) AddRowTimes() {
 // alter applies the clauses of ALTER TABLE.
 func (e *editor) alter(list [][]token) bool {
 	// Which set new columns have is decided by the options, wherever they stand.
-	converted := false
+	converted := ""
 	for _, c := range list {
 		p := parser{t: c}
 		if p.word("CONVERT", "TO") {
@@ -886,7 +886,7 @@ func (e *editor) alter(list [][]token) bool {
 			if !found || set == "" || !e.convert(set) {
 				return false
 			}
-			converted = true
+			converted = set
 			continue
 		}
 		if !option(c) {
@@ -901,7 +901,24 @@ func (e *editor) alter(list [][]token) bool {
 			return false
 		}
 	}
-	return !converted || len(e.fresh) == 0
+	return converted == "" || e.convertFresh(converted)
+}
+
+// convertFresh gives the set that all columns are converted to to those that the same statement adds or changes, whatever set it gives them.
+func (e *editor) convertFresh(set string) bool {
+	for i := range e.fresh {
+		d := &e.fresh[i]
+		switch {
+		case d.JSON, d.DataType == "longtext" && !d.text: // MariaDB's JSON
+			return false
+		case strings.HasSuffix(d.DataType, "text") && (e.old[i] != "" || d.chars > 0): // it may become a larger one
+			return false
+		case !d.text, d.Charset == "", d.Charset == "binary":
+		case !d.encode(set, d.chars):
+			return false
+		}
+	}
+	return true
 }
 
 // option reports whether the clause is made of table options.
