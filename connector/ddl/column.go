@@ -96,7 +96,10 @@ func (r *reader) dataType(d *definition) bool {
 	}
 	name := strings.ToUpper(t.s)
 	if r.mode&modeOracle != 0 && r.srv.MariaDB {
-		return false // types mean other ones there
+		if r.srv.Version < 100300 {
+			return false
+		}
+		name = r.oracle(name)
 	}
 	plain := func(name string) bool {
 		d.DataType, d.SQLType = name, name
@@ -224,6 +227,31 @@ func (r *reader) dataType(d *definition) bool {
 		return ok
 	}
 	return false
+}
+
+// oracle returns the type that MariaDB makes of a name in sql_mode ORACLE.
+func (r *reader) oracle(name string) string {
+	sized := r.p.at(0).kind == sign && r.p.at(0).s == "("
+	switch name {
+	case "VARCHAR2":
+		return "VARCHAR"
+	case "NUMBER":
+		if sized {
+			return "DECIMAL"
+		}
+		return "DOUBLE"
+	case "RAW":
+		return "VARBINARY"
+	case "CLOB":
+		return "LONGTEXT"
+	case "BLOB":
+		if !sized {
+			return "LONGBLOB"
+		}
+	case "DATE":
+		return "DATETIME"
+	}
+	return name
 }
 
 func suffix(unsigned, zerofill bool) string {
