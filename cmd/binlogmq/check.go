@@ -16,6 +16,7 @@ import (
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
+	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/meta/file"
 	"github.com/binlogmq/binlogmq/sink"
 	filesink "github.com/binlogmq/binlogmq/sink/file"
@@ -43,7 +44,11 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 	c := &checker{out: out}
 	fmt.Fprintf(out, "configuration %s is valid\n", *path)
 	c.memory(cfg, "/")
-	c.meta(cfg)
+	if cfg.Meta.ZooKeeper != nil {
+		c.within(ctx, func(ctx context.Context) { c.zookeeper(ctx, cfg) })
+	} else {
+		c.meta(cfg)
+	}
 	for i := range cfg.Destinations {
 		d := &cfg.Destinations[i]
 		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
@@ -232,6 +237,17 @@ func (c *checker) meta(cfg *config.Config) {
 	default:
 		c.add(sink.Finding{What: fmt.Sprintf("writable, %d MiB free", free>>20)})
 	}
+}
+
+// zookeeper looks what is kept there, without taking anything: check may run beside the running program.
+func (c *checker) zookeeper(ctx context.Context, cfg *config.Config) {
+	c.section("meta ZooKeeper %s", strings.Join(cfg.Meta.ZooKeeper.Servers, ", "))
+	n, err := eachRecord(ctx, cfg, "", func(meta.Identity, *meta.Record) error { return nil })
+	if err != nil {
+		c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
+		return
+	}
+	c.add(sink.Finding{What: fmt.Sprintf("reachable, %d cursors below %s/%s", n, cfg.Meta.ZooKeeper.Root, cfg.Deployment)})
 }
 
 // overlaps finds Pulsar sinks whose topics may coincide: a topic has one

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -29,5 +32,23 @@ func TestTopicsOf(t *testing.T) {
 	tables = []connector.TableName{{Schema: "x", Table: "d"}}
 	if topics, _ := topicsOf(s, "shop", tables); !slices.Equal(topics, []string{"d", "shop.d.large"}) {
 		t.Errorf("topics with dead letters: %q", topics)
+	}
+}
+
+// TestStoreDoesNotAnswer: the end of a command's patience is told as what it means, of ZooKeeper alone.
+func TestStoreDoesNotAnswer(t *testing.T) {
+	files := &config.Config{}
+	nodes := &config.Config{Meta: config.Meta{ZooKeeper: &config.MetaZooKeeper{Servers: []string{"a:1", "b:1"}}}}
+	late := fmt.Errorf("schema of shop: %w", context.DeadlineExceeded)
+	if got := looked(nodes, late); !errors.Is(got, late) || !strings.HasPrefix(got.Error(), "ZooKeeper at a:1, b:1 does not answer: check meta.zookeeper (") {
+		t.Error(got)
+	}
+	for cfg, err := range map[*config.Config]error{files: late, nodes: errors.New("damaged")} {
+		if got := looked(cfg, err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	if looked(nodes, nil) != nil {
+		t.Error("nothing became an error")
 	}
 }

@@ -65,7 +65,7 @@ func eachRecord(ctx context.Context, cfg *config.Config, destination string, do 
 	if err != nil || store == nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, done()) }()
+	defer func() { err = errors.Join(looked(cfg, err), done()) }()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	ids, err := store.List(ctx, destination)

@@ -99,7 +99,7 @@ func schemaCommand(ctx context.Context, args []string, in io.Reader, out io.Writ
 }
 
 // schemaShow lists what is known of tables. It works beside the running program, and shows what is saved.
-func schemaShow(ctx context.Context, args []string, out io.Writer) error {
+func schemaShow(ctx context.Context, args []string, out io.Writer) (err error) {
 	f, path := flags("schema show")
 	if err := parse(f, path, args); err != nil {
 		return err
@@ -112,7 +112,12 @@ func schemaShow(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil || s == nil {
 		return err
 	}
-	defer func() { _ = closeIt() }()
+	defer func() {
+		err = looked(cfg, err)
+		_ = closeIt()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	docs, ok := s.(historyStore)
 	if !ok {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/binlogmq/binlogmq/config"
@@ -87,6 +88,14 @@ func lookStore(cfg *config.Config) (meta.Store, func() error, error) {
 	return s, s.Close, nil
 }
 
+// looked says of an error of the store what it means that the time of a command is over.
+func looked(cfg *config.Config, err error) error {
+	if z := cfg.Meta.ZooKeeper; z != nil && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("ZooKeeper at %s does not answer: check meta.zookeeper (servers, tls, auth), and that most of its servers run: %w", strings.Join(z.Servers, ", "), err)
+	}
+	return err
+}
+
 // storeText says where cursors are kept.
 func storeText(cfg *config.Config) string {
 	if z := cfg.Meta.ZooKeeper; z != nil {
@@ -104,7 +113,7 @@ func takeStore(ctx context.Context, cfg *config.Config, destination string) (s m
 	defer cancel()
 	lease, err := s.TryAcquire(ctx, destination)
 	if err != nil {
-		return nil, nil, errors.Join(err, s.Close())
+		return nil, nil, errors.Join(looked(cfg, err), s.Close())
 	}
 	return s, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)

@@ -105,6 +105,7 @@ func TestSkipAndMoveI5(t *testing.T) {
 			}
 			r = run(config, 1, "import", "--from", file)
 			holds(t, "import over a cursor", r.out, "in place of")
+			holds(t, "check", command(t, patience, "", "check", "-c", writeFile(t, config)).out, "\nmeta ZooKeeper ", "reachable, 1 cursors below /binlogmq-test/")
 		}
 		gtid = unreadable(config)
 		before := len(s.rows(t, "t"))
