@@ -73,9 +73,14 @@ func main() {
 	os.Exit(code)
 }
 
-// stopSignals are those that ask for a stop. One that is ignored already, as below nohup, stays so.
+// stopSignals are those that ask for a stop. The end of the terminal is none where it is ignored already, as below nohup; a shell that starts us
+// in the background ignores SIGINT, too, but who sends that means us.
 func stopSignals() []os.Signal {
-	return slices.DeleteFunc([]os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP}, signal.Ignored)
+	all := []os.Signal{syscall.SIGTERM, os.Interrupt}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // run is the program without the process around it. soft asks it to stop in
