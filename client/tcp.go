@@ -39,6 +39,7 @@ type TCP struct {
 	n      net.Conn
 	filter *string // of the last Subscribe
 	open   outstanding
+	last   int // bytes of the last packet read
 }
 
 var _ Connector = (*TCP)(nil)
@@ -76,7 +77,7 @@ func (c *TCP) Connect(ctx context.Context) error {
 		}
 		n = tls.Client(n, config)
 	}
-	c.n = n
+	c.n, c.last = n, 0
 	if err := c.greet(ctx); err != nil {
 		c.drop()
 		return err
@@ -184,10 +185,11 @@ func (c *TCP) call(ctx context.Context, typ int, wait time.Duration, body []byte
 		deadline = time.Now().Add(min(wait, math.MaxInt64-c.o.Timeout) + c.o.Timeout)
 	}
 	_ = n.SetReadDeadline(deadline)
-	kind, content, err := canalwire.ReadPacket(n, c.o.MaxPacket)
+	kind, content, err := canalwire.ReadPacketAfter(n, c.o.MaxPacket, c.last)
 	if err != nil {
 		return 0, nil, c.lost(ctx, err)
 	}
+	c.last = len(content)
 	return kind, content, nil
 }
 

@@ -1,6 +1,6 @@
 // Package canalwire holds what both ends of Canal's TCP protocol (CanalProtocol.proto, version 1) need: framing,
 // packet types, protobuf fields and the login's scramble. It starts no goroutine. It must never
-// hold more memory than what has arrived, whatever a length says.
+// hold more memory than a small multiple of what has arrived, whatever a length says.
 package canalwire
 
 import (
@@ -33,6 +33,12 @@ var ErrProtocol = errors.New("not Canal's protocol")
 
 // ReadPacket reads one packet of at most limit bytes and returns its type and body.
 func ReadPacket(r io.Reader, limit int) (typ int, body []byte, err error) {
+	return ReadPacketAfter(r, limit, 0)
+}
+
+// ReadPacketAfter is ReadPacket for a connection whose last packet had a body of some bytes. The next one of up to twice as many is
+// read in one piece.
+func ReadPacketAfter(r io.Reader, limit, last int) (typ int, body []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
@@ -41,7 +47,7 @@ func ReadPacket(r io.Reader, limit int) (typ int, body []byte, err error) {
 	if int64(n) > int64(limit) {
 		return 0, nil, fmt.Errorf("%w: packet of %d bytes, at most %d are read", ErrProtocol, n, limit)
 	}
-	b, err := readFull(r, int(n))
+	b, err := readFull(r, int(n), max(2*last, firstRead))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -55,9 +61,9 @@ const firstRead = 64 << 10
 const growth = 8
 
 // readFull reads n bytes. What is said to follow may never come: the room is never more than growth times what
-// has, or firstRead.
-func readFull(r io.Reader, n int) ([]byte, error) {
-	b := make([]byte, min(n, firstRead))
+// has, or first.
+func readFull(r io.Reader, n, first int) ([]byte, error) {
+	b := make([]byte, min(n, first))
 	for have := 0; ; {
 		got, err := io.ReadFull(r, b[have:])
 		if have += got; have == n {

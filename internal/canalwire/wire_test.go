@@ -44,6 +44,10 @@ func TestScramble(t *testing.T) {
 	}
 }
 
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
 func TestPackets(t *testing.T) {
 	for _, body := range [][]byte{nil, {}, []byte("x"), bytes.Repeat([]byte("y"), 70000)} {
 		for _, version := range []bool{false, true} {
@@ -51,6 +55,20 @@ func TestPackets(t *testing.T) {
 			typ, got, err := ReadPacket(bytes.NewReader(p), len(p))
 			if err != nil || typ != Get || !bytes.Equal(got, body) {
 				t.Errorf("%d bytes come back as type %d, %d bytes, %v", len(body), typ, len(got), err)
+			}
+			for _, last := range []int{1, len(body) / 3, len(body), 1 << 20} {
+				got, room := 0, max(2*last, firstRead)
+				r := readerFunc(func(b []byte) (int, error) {
+					if most := max(room, growth*got); len(b) > most {
+						t.Errorf("after a packet of %d bytes, room for %d when %d of %d had come", last, len(b), got, len(p))
+					}
+					n := copy(b, p[got:min(len(p), got+1000)])
+					got += n
+					return n, nil
+				})
+				if typ, got, err := ReadPacketAfter(r, len(p), last); err != nil || typ != Get || !bytes.Equal(got, body) {
+					t.Errorf("%d bytes after a packet of %d come back as type %d, %d bytes, %v", len(body), last, typ, len(got), err)
+				}
 			}
 			for cut := 0; cut < min(len(p), 40); cut++ {
 				if _, _, err := ReadPacket(bytes.NewReader(p[:cut]), len(p)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
