@@ -55,6 +55,33 @@ func TestDocumentedDefaults(t *testing.T) {
 	}
 }
 
+// TestDocumentedKeysExist is the other half of TestEveryKeyIsDocumentedAndShown: docs/configuration.md describes no key that is none.
+func TestDocumentedKeysExist(t *testing.T) {
+	doc, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	keys(reflect.TypeFor[Config](), "", &all)
+	known := map[string]bool{}
+	for _, k := range all {
+		short := strings.NewReplacer("destinations[].sinks[].", "", "destinations[].", "").Replace(k)
+		known[short] = true
+		if i := strings.Index(short, "tls."); i > 0 {
+			known[short[i:]] = true
+		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| .* \\| ").FindAllStringSubmatch(string(doc), -1)
+	for _, row := range rows {
+		if !known[row[1]] {
+			t.Errorf("docs/configuration.md describes `%s`, which is no key", row[1])
+		}
+	}
+	if len(rows) < 100 {
+		t.Errorf("only %d keys are found: the test looks at the wrong places", len(rows))
+	}
+}
+
 // example is a configuration with little more than is required, in which the key may stand.
 func example(key string) map[string]any {
 	out := map[string]any{"name": "out"}
