@@ -29,6 +29,17 @@ type imageScan struct {
 	nulls   int  // bytes of the image's NULL bitmap
 }
 
+// Present counts the columns that an image with this bitmap has. Servers set the bits beyond the last column, which are none.
+func (t *Table) Present(bitmap []byte) (n int) {
+	for i, b := range bitmap {
+		if rest := max(0, len(t.Columns)-i*8); rest < 8 {
+			b &= 1<<rest - 1
+		}
+		n += bits.OnesCount8(b)
+	}
+	return n
+}
+
 // plan reads a column bitmap. A nil bitmap gives the zero imageScan.
 func (m *imageScan) plan(t *Table, bitmap []byte, which string) error {
 	*m = imageScan{}
@@ -40,13 +51,7 @@ func (m *imageScan) plan(t *Table, bitmap []byte, which string) error {
 		return fmt.Errorf("table %s.%s: column bitmap of the %s image has %d bytes, %d columns need %d",
 			t.Schema, t.Name, which, len(bitmap), n, (n+7)/8)
 	}
-	m.bitmap = bitmap
-	for i, b := range bitmap {
-		if rest := n - i*8; rest < 8 {
-			b &= 1<<rest - 1
-		}
-		m.present += bits.OnesCount8(b)
-	}
+	m.bitmap, m.present = bitmap, t.Present(bitmap)
 	m.full = m.present == n
 	m.nulls = (m.present + 7) / 8
 	return nil

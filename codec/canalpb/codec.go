@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strconv"
 	"sync"
@@ -129,7 +128,7 @@ func (c *Codec) EntrySize(e *event.Event) int {
 		if p.grows {
 			size += raw / 2
 		}
-		n := columns(e.Images.Before) + columns(e.Images.After)
+		n := e.Table.Present(e.Images.Before) + e.Table.Present(e.Images.After)
 		size += rows * (rowOverhead + p.surroundings*n/max(1, len(p.columns)))
 	}
 	return size
@@ -140,14 +139,6 @@ const (
 	entryOverhead = 180
 	rowOverhead   = 6
 )
-
-// columns counts the columns of an image.
-func columns(image []byte) (n int) {
-	for _, b := range image {
-		n += bits.OnesCount8(b)
-	}
-	return n
-}
 
 // AppendRow implements [codec.Codec]. Batch ids of messages are the ordinals of their changes.
 func (c *Codec) AppendRow(dst []byte, r *event.Row) ([]byte, error) {

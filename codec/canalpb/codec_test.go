@@ -213,13 +213,16 @@ func TestEntrySize(t *testing.T) {
 		}
 		return e
 	}
+	lone := &event.Table{Schema: "shop", Name: "ids", Columns: []event.Column{{Name: "identification_of_the_customer", Type: event.TypeLong, SQLType: "int"}}}
 	codectest.Compile(t, narrow)
 	codectest.Compile(t, blob)
+	codectest.Compile(t, lone)
 	part := rows(codectest.Event(narrow, flags, flags), 10)
 	part.Skip = 7
 	shop := []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(1, 4)), codectest.Null}
 	for name, e := range map[string]*event.Event{
 		"many columns":   rows(codectest.Event(narrow, nil, flags), 30),
+		"one column":     rows(codectest.Event(lone, []codectest.Cell{codectest.V(codectest.Le(7, 4))}, []codectest.Cell{codectest.V(codectest.Le(8, 4))}), 100),
 		"two images":     rows(codectest.Event(narrow, flags, flags), 30),
 		"most rows done": part,
 		"few columns":    rows(codectest.Event(codectest.Shop(t), nil, shop), 500),

@@ -62,6 +62,9 @@ func appendImage(dst []byte, t *event.Table, cells []Cell) (image, bitmap []byte
 		}
 		n++
 	}
+	if rest := len(t.Columns) % 8; rest > 0 {
+		bitmap[len(bitmap)-1] |= 0xff << rest // as servers do
+	}
 	return append(append(dst, nulls...), body...), bitmap
 }
 
