@@ -47,6 +47,10 @@ func (c *Connector) Check(ctx context.Context) []Finding {
 	return out
 }
 
+// checkSlot is added to the slot of the identity under which check registers: the source lists one replica of each server id, and the entry of
+// a running program, or of who has its id, must stay.
+const checkSlot = 1 << 18
+
 type checker struct {
 	c     *Connector
 	addr  string
@@ -216,7 +220,7 @@ func (k *checker) privileges(ctx context.Context) {
 	// The server itself tells best: register as a replica, on a connection that ends with the check.
 	s, err := k.c.dial(ctx, k.addr)
 	if err == nil {
-		err = s.register(k.id)
+		err = s.register(k.c.identity(checkSlot + k.id.slot))
 		s.close()
 	}
 	switch {

@@ -82,6 +82,17 @@ func TestCheckMends(t *testing.T) {
 			if r := command(t, patience, "", "check", "-c", file); r.code != 0 {
 				t.Errorf("beside the program: %d\n%s%s", r.code, r.out, r.errs)
 			}
+			if kind == "mysql" { // whose list of replicas check may see
+				list := db.Query("SHOW REPLICAS")
+				if len(list) != 1 {
+					t.Fatalf("replicas beside the program: %v", list)
+				}
+				clash := writeFile(t, strings.Replace(s.text(), "password:", "server_id: "+list[0][0]+", password:", 1))
+				for range 2 { // what check does must not hide it from the next one
+					r := command(t, patience, "", "check", "-c", clash)
+					holds(t, "check with the program's server id", r.out, "our server id "+list[0][0]+" is in use by another replica", "source.server_id")
+				}
+			}
 			p.Await("green health", patience, func(rep *admin.Report) bool {
 				if n := rep.Destinations[0].Reconnects; n != 0 {
 					t.Fatalf("check disturbed the program, which has connected again %d times", n)
