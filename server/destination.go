@@ -44,7 +44,9 @@ type feedRun struct {
 	room      chan struct{} // wakes a put that waits for room
 	blocked   bool          // a put waits for room
 	fullSince time.Time     // since when the ring is full, or has been and is not half empty yet
-	idleSince time.Time     // within that: when a subscription was first seen to have nothing left to do
+	idleSince time.Time     // since when there is again and again a subscription that has nothing left to do meanwhile
+	idleUntil time.Time     // since when there has been none; zero: there is one
+	deadline  time.Time     // when a put that waits for room looks again; zero: when it is woken
 	queued    bool
 }
 
@@ -125,13 +127,20 @@ func (f *feed) wake() {
 	}
 }
 
-// freed wakes a put that waits for room, once there is some worth waking for, or somebody waits who could be helped.
+// freed wakes a put that waits for room, once there is some worth waking for.
 func (f *feed) freed() {
 	used := f.ring.Used()
 	if used <= 0.5 {
-		f.run.fullSince, f.run.idleSince = time.Time{}, time.Time{}
+		f.run.fullSince, f.run.idleSince, f.run.idleUntil = time.Time{}, time.Time{}, time.Time{}
 	}
-	if f.run.blocked && (f.roomy() || len(f.laggards()) > 0) {
+	if f.run.blocked && f.roomy() {
+		f.signal()
+	}
+}
+
+// helped wakes a put that waits for room, and does not know yet that one who could go on is held up by others.
+func (d *destination) helped(f *feed) {
+	if f.run.blocked && d.opts.DetachAfter >= 0 && !d.s.clock.Now().Before(f.run.deadline) && len(f.laggards()) > 0 {
 		f.signal()
 	}
 }
@@ -249,6 +258,9 @@ func (d *destination) put(ctx context.Context, f *feed, events []*event.Event) e
 		events = events[n:]
 		if n > 0 {
 			since = time.Time{}
+			if !f.run.idleSince.IsZero() && f.run.idleUntil.IsZero() {
+				f.run.idleUntil = d.s.clock.Now()
+			}
 			f.wake()
 		}
 		if err != nil {
@@ -320,8 +332,11 @@ func (d *destination) makeRoom(f *feed) bool {
 	low := f.ring.Low()
 	d.unpin()
 	behind := f.laggards()
-	if len(behind) > 0 && f.run.idleSince.IsZero() {
-		f.run.idleSince = now // those behind have held nobody up before, however long the ring was full
+	if len(behind) > 0 {
+		if until := f.run.idleUntil; f.run.idleSince.IsZero() || !until.IsZero() && now.Sub(until) > d.opts.DetachAfter {
+			f.run.idleSince = now // those behind have held nobody up of late, however long the ring was full
+		}
+		f.run.idleUntil = time.Time{}
 	}
 	if d.opts.DetachAfter >= 0 && now.Sub(f.run.idleSince) >= d.opts.DetachAfter {
 		for _, s := range behind {
@@ -347,7 +362,7 @@ func (d *destination) waitRoom(ctx context.Context, f *feed, now, deadline time.
 		defer t.Stop()
 		expired = t.C()
 	}
-	f.run.blocked = true
+	f.run.blocked, f.run.deadline = true, deadline
 	f.wake() // gets that wait for a full batch: nothing more comes until somebody acknowledges
 	d.mu.Unlock()
 	var err error
@@ -420,6 +435,7 @@ func (d *destination) connect(s *sub) error {
 	} else if s.feed == d.main {
 		d.main.relieve() // nobody may be left whom the ring is full for
 		d.main.freed()
+		d.helped(d.main)
 	}
 	if old != nil && old != d.main {
 		d.leave(old, errLeft)
@@ -633,9 +649,10 @@ func (d *destination) swallow(s *sub, sc *scan) error {
 func (d *destination) moved(s *sub, freed bool) {
 	f := s.feed
 	d.dirty(s)
-	if freed || f.run.blocked && s.rd.Acked() == f.ring.Next() { // s could go on: is it another one that holds it up?
+	if freed {
 		f.freed()
 	}
+	d.helped(f) // s may have nothing left to do
 }
 
 // broken stops the destination because of a fault of ours.

@@ -388,6 +388,47 @@ func TestFirstToMove(t *testing.T) {
 	}
 }
 
+// One that held another up, and let it go on in time, has all the time again when it does so later.
+func TestHeldUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{DestinationOptions: DestinationOptions{RingEvents: 50, DetachAfter: time.Second}})
+		fast, slow := r.subscribe("fast", ""), r.subscribe("slow", "")
+		r.start()
+		r.h.write(rand.New(rand.NewPCG(1, 1)), 500)
+		fw, sw := r.follower(0), r.follower(0)
+		some := func(c *Client, w *follower, n int) {
+			b := r.get(c, Size{Events: n}, WaitAny)
+			r.must(w.took(b))
+			r.must(c.Ack(ctx, b.ID, nil))
+			w.ack()
+		}
+		all := func() { // that the ring holds
+			synctest.Wait()
+			for r.sub("fast").Lag > 0 {
+				some(fast, fw, 1000)
+				synctest.Wait()
+			}
+		}
+		all()
+		time.Sleep(time.Second / 2)
+		some(slow, sw, 12) // less than half
+		synctest.Wait()
+		if st := r.sub("fast"); st.Lag == 0 {
+			t.Fatalf("%+v", st)
+		}
+		time.Sleep(time.Hour)
+		all()
+		time.Sleep(time.Second / 2)
+		if st := r.sub("slow"); st.Feed != FeedRing {
+			t.Fatalf("%+v", st)
+		}
+		time.Sleep(time.Second)
+		if st := r.sub("slow"); st.Feed == FeedRing || st.Detached != 1 {
+			t.Fatalf("%+v", st)
+		}
+	})
+}
+
 // The number of catch-up readers is limited; one whose subscription stands still gives its place back.
 func TestCatchUpLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
