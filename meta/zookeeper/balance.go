@@ -36,6 +36,7 @@ type balance struct {
 	members string    // what it has seen of them
 	since   time.Time // when that changed
 	told    string
+	missed  bool // ZooKeeper did not answer the last time
 }
 
 func newBalance(s *Store) *balance {
@@ -82,8 +83,10 @@ func (b *balance) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			b.told = ""
+			b.told, b.missed = "", false
 		case b.told == err.Error():
+		case away(err) && !b.missed:
+			b.missed = true // at a start the connection takes a moment
 		case away(err):
 			b.told = err.Error()
 			b.s.log.Warn("no destination can be taken yet", "error", b.s.explain(err, b.s.opt.Root))
