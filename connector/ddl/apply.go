@@ -320,13 +320,13 @@ func (a *applier) createTable(replace bool) bool {
 			return true
 		}
 	}
-	state, table := a.definition(n, replace)
+	state, table := a.definition(n)
 	a.set(n, state, table, Name{})
 	return true
 }
 
 // definition reads what follows the name in CREATE TABLE.
-func (a *applier) definition(n Name, replace bool) (State, *Table) {
+func (a *applier) definition(n Name) (State, *Table) {
 	p := &a.p
 	like := p.word("LIKE")
 	var inner []token
@@ -342,8 +342,8 @@ func (a *applier) definition(n Name, replace bool) (State, *Table) {
 	if like {
 		from, ok := p.name(a.st.Schema)
 		s, t := a.lookup(from)
-		// I6: a temporary table of that name may be the model. Of MariaDB's OR REPLACE the log always says that one is there.
-		if !ok || s != Known || a.st.Temporary && !replace {
+		// I6: a temporary table of that name may be the model. Of MariaDB's OR REPLACE the log always says so, whatever the session has.
+		if !ok || s != Known || a.st.Temporary {
 			return Unknown, nil
 		}
 		return Known, t

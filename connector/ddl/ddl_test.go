@@ -85,7 +85,7 @@ func TestTemporaryTables(t *testing.T) {
 	for sql, want := range map[string]string{
 		"CREATE TABLE n LIKE t":            "shop.n ?",
 		"CREATE TABLE n (LIKE t)":          "shop.n ?",
-		"CREATE OR REPLACE TABLE n LIKE t": "shop.n (id#1 a b)",
+		"CREATE OR REPLACE TABLE n LIKE t": "shop.n ?",
 		"RENAME TABLE t TO t2, u TO u2":    "shop.t ?; shop.u ?",
 		"CREATE TABLE n (a INT)":           "shop.n (a)",
 		"ALTER TABLE other.t DROP INDEX i": "other.t (y)",
