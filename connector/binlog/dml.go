@@ -12,7 +12,7 @@ type tableName struct{ schema, name string }
 // written returns the tables that a statement may write to by itself, or more of those that it names. It answers false where
 // the text alone does not tell: procedures, functions called by a statement of their own, common table expressions, derived tables.
 func written(text []byte, mode uint64) (tables []tableName, ok bool) {
-	l := names{lexer: lexer{text, mode}}
+	l := names{lexer: lexer{b: text, mode: mode}}
 	l.next()
 	switch l.word() {
 	case "SET": // MariaDB: SET STATEMENT variable=value FOR statement
@@ -65,9 +65,9 @@ type names struct {
 
 func (l *names) next() { l.tok = l.token() }
 
-// word is the next token in upper case if it is a bare word.
+// word is the next token in upper case if it is a bare word that may be a keyword.
 func (l *names) word() string {
-	if len(l.tok) == 0 || !wordByte(l.tok[0]) {
+	if l.named || len(l.tok) == 0 || !wordByte(l.tok[0]) {
 		return ""
 	}
 	return strings.ToUpper(string(l.tok))

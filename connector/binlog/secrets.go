@@ -92,7 +92,7 @@ func (r *redactor) called(before *[4][]byte) bool {
 var secretText = regexp.MustCompile(`(?i)private key-|://\S*:\S*@|((\b|_)pass|passw(or)?d|passphrase|pwd|secret)["'\\]*\s*[=:"'\\]`)
 
 func (r *redactor) scan(mode uint64) {
-	l := lexer{r.text, mode}
+	l := lexer{b: r.text, mode: mode}
 	var before [4][]byte                          // the tokens before, the last first, without equals signs
 	depth, within, typed, again := 0, 0, 0, false // again: the token before was a secret, which goes on in a string that follows
 	for {

@@ -47,8 +47,11 @@ const (
 // lexer walks over the tokens of a statement, without comments. It knows as
 // much of SQL as every server version agrees on.
 type lexer struct {
-	b    []byte
-	mode uint64 // sql_mode of the session that ran the statement
+	b     []byte
+	mode  uint64 // sql_mode of the session that ran the statement
+	named bool   // the last token is a word behind a dot: a name, even where it is a reserved word
+
+	dot, number bool // the last token is a dot behind a name, or digits
 }
 
 // next returns the next token: a word in upper case, a quoted name or string with
@@ -63,6 +66,14 @@ func (l *lexer) next() string {
 
 // token is next with words as they are written.
 func (l *lexer) token() []byte {
+	t := l.read()
+	l.named = l.dot && len(t) > 0 && wordByte(t[0])
+	l.dot = string(t) == "." && !l.number // 1. is a number
+	l.number = len(t) > 0 && len(bytes.Trim(t, "0123456789")) == 0
+	return t
+}
+
+func (l *lexer) read() []byte {
 	l.skip()
 	if len(l.b) == 0 {
 		return nil
@@ -171,7 +182,7 @@ func classify(text []byte, mode uint64) (statement, string) {
 	case "COMMIT":
 		return stmtCommit, ""
 	}
-	l := lexer{text, mode}
+	l := lexer{b: text, mode: mode}
 	w := l.next()
 	for w == "(" {
 		w = l.next()
@@ -280,14 +291,15 @@ func classifyDefinition(l *lexer, verb string) statement {
 			last, prev := "", ""
 			for {
 				w := l.next()
-				switch w {
-				case "SELECT", "TABLE":
+				switch {
+				case l.named: // shop.table
+				case w == "SELECT" || w == "TABLE":
 					return stmtDML
-				case "VALUES":
+				case w == "VALUES":
 					if w = l.next(); w != "LESS" && w != "IN" { // of partitions
 						return stmtDML
 					}
-				case "":
+				case w == "":
 					if prev == "START" && last == "TRANSACTION" {
 						return stmtCreateStart
 					}

@@ -564,7 +564,11 @@ func (r *reader) expression() bool {
 		if !first && t.kind == word && slices.ContainsFunc(afterExpression, t.is) {
 			return true
 		}
-		p.i++
+		if p.i++; t.kind == word && strings.Trim(t.s, "0123456789") != "" || t.kind == quoted { // 1. is a number
+			for p.sign(".") {
+				p.next() // MariaDB's NEXT VALUE FOR shop.key: a name, even where it is a reserved word
+			}
+		}
 	}
 	return true
 }
