@@ -61,7 +61,7 @@ var options = []string{"CONNECTION", "OPTION_LIST", "ENGINE_ATTRIBUTE", "SECONDA
 
 // cipher reports whether a function takes keys as arguments: those of the servers, and others that are called alike.
 func cipher(name string) bool {
-	name = strings.ToUpper(strings.Trim(name, "`\""))
+	name = strings.ToUpper(strings.TrimLeft(name, "`\"["))
 	switch name {
 	case "ENCODE", "DECODE", "PASSWORD", "OLD_PASSWORD":
 		return true
@@ -144,9 +144,9 @@ func (r *redactor) scan(mode uint64) {
 
 // is reports whether the token is one of the words, bare or a quoted name.
 func (r *redactor) is(t []byte, words []string) bool {
-	s := strings.Trim(string(t), "`")
+	s := strings.TrimLeft(string(t), "`[")
 	if r.names {
-		s = strings.Trim(s, "\"")
+		s = strings.TrimLeft(s, "\"")
 	}
 	for _, w := range words {
 		if strings.EqualFold(s, w) {

@@ -135,6 +135,17 @@ func TestSecrets(t *testing.T) {
 	if got := published(t, `ALTER TABLE t CONNECTION='mysql://u:GEHEIM\', ADD b INT`, modeNoBackslashEscapes, false); got != "ALTER TABLE t CONNECTION='***', ADD b INT" {
 		t.Errorf("NO_BACKSLASH_ESCAPES: %s", got)
 	}
+	for sql, want := range map[string]string{ // names in brackets
+		"CREATE TABLE [t] ([a] INT) ENGINE=CONNECT [OPTION_LIST]='user=x,host=GEHEIM'":   "CREATE TABLE [t] ([a] INT) ENGINE=CONNECT [OPTION_LIST]='***'",
+		"ALTER TABLE [t] [Password] = 'GEHEIM', [connection]'GEHEIM'":                    "ALTER TABLE [t] [Password] = '***', [connection]'***'",
+		"CREATE VIEW [v] AS SELECT [AES_DECRYPT](CAST([a] AS CHAR(9)), 'GEHEIM') FROM t": "CREATE VIEW [v] AS SELECT [AES_DECRYPT](CAST([a] AS CHAR(9)), '***') FROM t",
+	} {
+		for _, mode := range []uint64{modeMSSQL, modeMSSQL | modeAnsiQuotes} {
+			if got := published(t, sql, mode, true); got != want {
+				t.Errorf("%s, mode %x\npublished as %s", sql, mode, got)
+			}
+		}
+	}
 }
 
 // TestNoSecrets: what only looks like one stays as it is.
