@@ -114,6 +114,15 @@ func TestAwayRemedies(t *testing.T) {
 	}
 }
 
+// TestInsideAnEvent: what the source says of an offset that somebody has mistaken is no matter of packets alone.
+func TestInsideAnEvent(t *testing.T) {
+	err := newUnit(t).judge(&binlog.ServerError{Code: 1236, Message: "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; the first event 'binlog.000001' at 5"})
+	var stop *StopError
+	if !errors.As(err, &stop) || !strings.Contains(stop.Remedy, "name one where a transaction ends") {
+		t.Error(err)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	c := newUnit(t)
 	stops := func(err error) string {

@@ -114,6 +114,9 @@ func (c *Connector) judge(err error) error {
 		case strings.Contains(message, "Binary log is not open"):
 			return c.stop("the source's binary log is off", "set log_bin in its option file and restart it", err)
 		}
+		if strings.Contains(message, "max_allowed_packet") { // what a place inside an event looks like to the source
+			return c.stop("the source cannot send its binlog", "if the place was given by file and offset, name one where a transaction ends (SHOW BINLOG EVENTS); else raise max_allowed_packet on the source", err)
+		}
 		return c.stop("the source cannot send its binlog", "see the source's error log", err)
 	}
 	var dial *net.OpError
