@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -351,8 +350,8 @@ func sequenceText(id int64) string {
 }
 
 func consumeAdvice(err error, namespace string) string {
-	if strings.Contains(err.Error(), "uthoriz") {
-		return "allow the token's role to (pulsar-admin namespaces grant-permission " + namespace + " --role ROLE --actions produce,consume): "
+	if remedy := readRemedy(err, namespace); remedy != "" {
+		return remedy + ": "
 	}
 	return ""
 }

@@ -85,8 +85,8 @@ func (s *Sink) Check(ctx context.Context) []sink.Finding {
 			add(severity, ns, dedupCommand(ns), "deduplication is off: messages could be stored twice")
 		}
 		if err == nil {
-			if err := back.scan(ctx, topic, wire.From{Entries: 1}, func(*wire.Stored) error { return nil }); mayNotRead(err) {
-				add(sink.SeverityWarning, ns, "pulsar-admin namespaces grant-permission "+ns+" --role ROLE --actions produce,consume",
+			if err := back.scan(ctx, topic, wire.From{Entries: 1}, func(*wire.Stored) error { return nil }); mayNotRead(err) || mayReadLater(err) {
+				add(sink.SeverityWarning, ns, readRemedy(err, ns),
 					"we may not consume, so after a crash it cannot be seen what the topics hold, and the broker is taken at its word: %v", err)
 			}
 		}

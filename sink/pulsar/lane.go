@@ -41,7 +41,7 @@ type lane struct {
 	policy  int   // the topic's own limit on the size of an entry; 0: none known
 	over    error // why no more is taken and nothing more is reported; nil: alive
 	count   uint64
-	suspect int64 // account's: id that must not be a duplicate; -1: none
+	suspect int64 // account's: id that is no duplicate unless the topic is seen to hold it; -1: none
 
 	known    int64  // confirmed when the lane was opened; between it and stored the topic's end is looked at
 	proof    *proof // what a look has shown; nil: none was needed since the last receipt that is no duplicate
@@ -114,12 +114,7 @@ func (l *lane) run() {
 		if l.sent < l.queue.len() && l.queue.at(l.sent).id <= l.stored {
 			// I7: it is known to be stored, so nobody asks the broker. Nothing is on the wire yet: ids rise.
 			e := l.queue.at(l.sent)
-			switch {
-			case e.id == l.suspect:
-				l.mu.Unlock()
-				l.s.fail(l.spent(e, e.id, leftBehind))
-				return
-			case l.doubtful(e.id, e.id > l.known):
+			if l.doubtful(e.id, e.id > l.known) {
 				l.mu.Unlock()
 				if err := l.prove(e.id); err != nil {
 					if l.s.ctx.Err() == nil {
@@ -182,7 +177,7 @@ func (l *lane) receipt(id int64, duplicate bool, err error) {
 	}
 	if err != nil {
 		e := l.find(id)
-		overtaken, account := wire.Refused(err) && l.sent > 1 || wire.Spent(err), l.account
+		overtaken, account := wire.Refused(err) && l.sent > 0 && l.queue.at(l.sent-1).id > id || wire.Spent(err), l.account
 		l.mu.Unlock()
 		if l.s.closing.Load() {
 			return // Reset reports it
@@ -225,11 +220,6 @@ func (l *lane) take(id int64, duplicate bool) {
 		return
 	}
 	e := l.queue.at(0)
-	if duplicate && id == l.suspect {
-		l.mu.Unlock()
-		l.s.fail(l.spent(e, id, leftBehind))
-		return
-	}
 	if !duplicate {
 		l.proof = nil
 	}
@@ -324,7 +314,7 @@ func (l *lane) abandon(err error) {
 func (l *lane) oldest() (e *entry, sent int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sent > 0 {
+	if l.sent > 0 && !l.weighing { // else the first may have its receipt
 		e = l.queue.at(0)
 	}
 	return e, l.sent

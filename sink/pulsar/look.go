@@ -19,6 +19,7 @@ const (
 	lookFar    = time.Hour            // the same with a broker that was away, and clocks that disagree
 	lookNear   = 1000                 // entries that are read first
 	lookBroad  = 64 * int64(lookNear) // and then
+	busyLooks  = 10                   // at a topic that has as many consumers as it may have, before that counts as if it could not be read
 )
 
 // proof is what the end of a topic partition holds of our messages. What the broker calls a duplicate is not above what it has
@@ -70,21 +71,23 @@ func (p *proof) newest() int64 {
 	return p.spans[len(p.spans)-1].last
 }
 
-// shows tells whether the topic holds an id, as far as can be seen.
-func (p *proof) shows(id int64) bool {
+// holds tells whether the topic was seen to hold an id.
+func (p *proof) holds(id int64) bool {
 	if p == nil {
 		return false
 	}
 	i, found := slices.BinarySearchFunc(p.spans, id, func(s span, id int64) int { return cmp.Compare(s.first, id) })
-	switch {
-	case p.blind || found:
-		return true
-	case i == 0:
-		// A message that was refused is overtaken by no more than was on its way with it.
-		return p.cut
-	}
-	return id <= p.spans[i-1].last
+	return found || i > 0 && id <= p.spans[i-1].last
 }
+
+// shows tells whether the topic holds an id, as far as can be seen: a message that was refused is overtaken by no more than was on
+// its way with it.
+func (p *proof) shows(id int64) bool {
+	return p != nil && (p.blind || p.cut && (len(p.spans) == 0 || id < p.spans[0].first) || p.holds(id))
+}
+
+// proves tells whether that is enough to take an id for stored: of one that is noted as a suspect, the broker's word is not.
+func (p *proof) proves(id int64, noted bool) bool { return p.holds(id) || !noted && p.shows(id) }
 
 var (
 	errSeen    = errors.New("seen enough")
@@ -96,7 +99,8 @@ func (s *Sink) look(ctx context.Context, back backend, where string, id int64) (
 	killpoint.Hit("pulsar.look")
 	name, keep := s.opt.producerName(), max(lookBehind, 2*int(s.opt.MaxInFlightMessages))
 	best := &proof{}
-	ago := time.Since(s.book.lastReceipts())
+	var failed error
+	ago := max(time.Since(s.book.lastReceipts()), 0) // the clock may have been set back
 	for _, from := range []wire.From{{Entries: lookNear}, {Entries: lookBroad}, {Back: ago + lookSlack}, {Back: ago + lookFar}, {}} {
 		p := &proof{}
 		err := back.scan(ctx, where, from, func(e *wire.Stored) error {
@@ -110,17 +114,21 @@ func (s *Sink) look(ctx context.Context, back backend, where string, id int64) (
 			return nil
 		})
 		p.settle()
-		if err != nil && err != errSeen && p.newest() < id { // what follows may be no message
-			return nil, err
+		if failed = nil; err != nil && err != errSeen && p.newest() < id { // what follows may be no message
+			if ctx.Err() != nil || mayNotRead(err) || mayReadLater(err) {
+				return nil, err
+			}
+			failed = err // a time by the broker's clock may be behind the topic's end, where it is silent: a wider scan may tell more
+			continue
 		}
-		if len(p.spans) > 0 && (len(best.spans) == 0 || p.spans[0].first < best.spans[0].first) && err != errSeen {
+		if p.reaches(id) {
+			return p, nil
+		}
+		if len(best.spans) == 0 || err == nil && len(p.spans) > 0 && p.spans[0].first < best.spans[0].first {
 			best = p
 		}
-		if best.reaches(id) {
-			break
-		}
 	}
-	return best, nil
+	return best, failed
 }
 
 // lastReceipts returns the time of the last receipts that was saved.
@@ -130,47 +138,64 @@ func (b *book) lastReceipts() time.Time {
 	return time.UnixMilli(b.seen)
 }
 
-// prove looks at the end of the topic until l.proof shows an id. An error says that the message is not stored and never can be (I3), or
-// that the session has ended. Only the goroutine that deals with what the broker calls duplicates may call it.
+// looking is a lane's trouble while its topic's end is looked at.
+type looking struct{ *lane }
+
+// prove looks at the end of the topic until l.proof lets id be believed. An error says that the message is not stored and never can be
+// (I3), or that the session has ended. Only the goroutine that deals with what the broker calls duplicates may call it.
 func (l *lane) prove(id int64) error {
 	n := l.s
-	type looking struct{ *lane }
 	defer n.sink.forget(looking{l})
+	l.mu.Lock()
+	e, noted := l.find(id), id == l.suspect
+	l.mu.Unlock()
+	missed, busy := false, 0
 	for wait := (backoff{}); ; n.sink.retries.Add(1) {
 		p, err := l.look(id)
+		unreadable := mayNotRead(err)
+		if mayReadLater(err) {
+			busy++
+			unreadable = busy >= busyLooks
+		}
+		gone := err == nil && !p.reaches(id)
 		switch {
 		case n.ctx.Err() != nil:
 			return n.ctx.Err()
-		case err == nil && !p.reaches(id):
+		case noted && (gone || unreadable):
+			return l.spent(e, id, leftBehind) // nobody can see more of it
+		case gone:
 			n.sink.opt.Logger.Warn("pulsar: the topic holds the messages no more that were on their way when the last run or link ended; the broker is taken at its word that it had stored them",
 				"topic", l.where, "sequence", id>>subIndexBits, "holds_from", sequenceText(p.oldest()))
 			p.cut, p.blind = true, len(p.spans) == 0
 		case err == nil && p.newest() < id:
 			err = errNotSeen
-		case mayNotRead(err):
+		case unreadable:
 			n.sink.unseen.Do(func() {
 				n.sink.opt.Logger.Warn("pulsar: the ends of topics cannot be read, so the broker is taken at its word where it says that it has stored messages for which no receipt is known; "+
-					"let the role consume (pulsar-admin namespaces grant-permission NAMESPACE --role ROLE --actions produce,consume)", "topic", l.where, "error", err)
+					readRemedy(err, namespaceOf(l.where)), "topic", l.where, "error", err)
 			})
 			p, err = &proof{blind: true}, nil
 		}
-		if err == nil {
-			if p.shows(id) {
-				p.behind(id)
-				l.mu.Lock()
-				l.proof = p
-				l.mu.Unlock()
-				return nil
+		switch {
+		case err != nil:
+			n.sink.trouble(looking{l}, fmt.Errorf("pulsar: %s: whether the topic holds what the broker calls a duplicate has to be read: %w", l.where, err))
+			if !wait.sleep(n.ctx) {
+				return n.ctx.Err()
 			}
+		case p.proves(id, noted):
+			p.behind(id)
 			l.mu.Lock()
-			e := l.find(id)
+			l.proof = p
 			l.mu.Unlock()
-			n.sink.book.suspect(l.account, id)
+			return nil
+		case !missed:
+			// What is trimmed while it is read is left out, like what was refused. Where it began, a second look does not reach.
+			missed = true
+		default:
+			if !noted {
+				n.sink.book.suspect(l.account, id)
+			}
 			return l.spent(e, id, "the topic does not hold it, and later ones")
-		}
-		n.sink.trouble(looking{l}, fmt.Errorf("pulsar: %s: whether the topic holds what the broker calls a duplicate has to be read: %w", l.where, err))
-		if !wait.sleep(n.ctx) {
-			return n.ctx.Err()
 		}
 	}
 }
@@ -179,6 +204,32 @@ func (l *lane) prove(id int64) error {
 func mayNotRead(err error) bool {
 	code := wire.Code(err)
 	return code == wire.CodeAuthorization || code == wire.CodeNotAllowed
+}
+
+// mayReadLater tells that the topic has as many consumers as it may have.
+func mayReadLater(err error) bool { return wire.Code(err) == wire.CodeConsumerBusy }
+
+// readRemedy says what lets us read a namespace's topics; "" if the error is of another kind.
+func readRemedy(err error, namespace string) string {
+	switch wire.Code(err) {
+	case wire.CodeAuthorization:
+		return "let the role consume: pulsar-admin namespaces grant-permission " + namespace + " --role ROLE --actions produce,consume"
+	case wire.CodeNotAllowed:
+		return "let policies allow one more subscription, of type Exclusive: pulsar-admin namespaces set-subscription-types-enabled " + namespace +
+			" and set-max-subscriptions-per-topic, and the topic's own"
+	case wire.CodeConsumerBusy:
+		return "let policies allow one more consumer: pulsar-admin namespaces set-max-consumers-per-topic " + namespace + ", and the topic's own"
+	}
+	return ""
+}
+
+// namespaceOf returns the namespace of a topic partition.
+func namespaceOf(where string) string {
+	name, err := parsePartition(where)
+	if err != nil {
+		return "TENANT/NAMESPACE"
+	}
+	return name.namespace
 }
 
 // oldest returns the lowest id seen; -1: none.
@@ -192,6 +243,16 @@ func (p *proof) oldest() int64 {
 // look is Sink.look when it is this lane's turn.
 func (l *lane) look(id int64) (*proof, error) {
 	n := l.s
+	shown := make(chan struct{})
+	slow := time.AfterFunc(troubleAfter, func() {
+		defer close(shown)
+		n.sink.trouble(looking{l}, fmt.Errorf("pulsar: %s: the end of the topic is being read, to see whether it holds what the broker calls a duplicate", l.where))
+	})
+	defer func() {
+		if !slow.Stop() {
+			<-shown // before it is forgotten
+		}
+	}()
 	select {
 	case n.looks <- struct{}{}:
 		defer func() { <-n.looks }()
@@ -234,5 +295,5 @@ func (l *lane) weigh() {
 
 // doubtful tells whether the topic must be looked at before a receipt is believed. l.mu is held.
 func (l *lane) doubtful(id int64, duplicate bool) bool {
-	return duplicate && id != l.suspect && !l.proof.shows(id)
+	return duplicate && !l.proof.proves(id, id == l.suspect)
 }

@@ -12,6 +12,7 @@ const (
 	CodePersistence       = 2 // for a message: whether it is a duplicate cannot be said yet
 	CodeAuthentication    = 3
 	CodeAuthorization     = 4
+	CodeConsumerBusy      = 5 // the topic, or the subscription, has as many consumers as it may have
 	CodeChecksum          = 9
 	CodeTopicNotFound     = 11
 	CodeTopicTerminated   = 15
