@@ -203,3 +203,17 @@ func (m *Machine) dml(q *Query, start uint64) (statement, error) {
 	}
 	return stmtSpared, nil
 }
+
+// creates reports whether a statement that changes rows makes the table that they are put in: CREATE TABLE ... SELECT. I6: whoever
+// follows definitions has to know, whether it is published or not.
+func (m *Machine) creates(q *Query) bool {
+	l := lexer{b: m.utf8(q, q.Statement), mode: q.SQLMode}
+	w := l.next()
+	for w == "SET" { // MariaDB: SET STATEMENT variable=value FOR statement
+		for w != "" && w != "FOR" {
+			w = l.next()
+		}
+		w = l.next()
+	}
+	return w == "CREATE"
+}

@@ -665,10 +665,12 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	m.ordinal++
 	var text []byte
 	var about *event.Statement
-	if s != stmtAccount && s != stmtSpared {
+	if s != stmtAccount && (s != stmtSpared || m.creates(q)) {
 		if err := m.changed(r, q, start, next); err != nil {
 			return err
 		}
+	}
+	if s != stmtAccount && s != stmtSpared {
 		if text, about = m.describe(q); ofTemporary(r, about) {
 			for i := range about.Changes {
 				about.Changes[i].Object = event.ObjectTemporary

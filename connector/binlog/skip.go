@@ -53,7 +53,7 @@ func (m *Machine) querySkipped(r *Raw, start, next uint64) error {
 	case stmtCommit, stmtRollback:
 		return m.endSkipped(r, start, next)
 	}
-	if !s.control() && s != stmtDML && s != stmtAccount {
+	if !s.control() && s != stmtAccount && (s != stmtDML || m.creates(&q)) {
 		if err := m.changed(r, &q, start, next); err != nil { // it is not published, but what it did holds
 			return err
 		}

@@ -37,3 +37,36 @@ func TestTemporaryI6(t *testing.T) {
 		}
 	}
 }
+
+// TestPassedCreationsI6: whoever follows definitions is told of a table that a statement makes whose rows are passed over.
+func TestPassedCreationsI6(t *testing.T) {
+	for sql, want := range map[string]int{
+		"CREATE OR REPLACE TABLE n SELECT b, a FROM m": 1, "CREATE TABLE n (a INT) AS (VALUES (1))": 1, "SET STATEMENT max_statement_time=5 FOR CREATE TABLE n TABLE m": 1,
+		"INSERT INTO n SELECT 1": 0, "SET STATEMENT max_statement_time=5 FOR DELETE FROM n": 0, "SET PASSWORD = 'x'": 0,
+	} {
+		for _, captured := range []bool{true, false} {
+			for _, skipped := range []bool{true, false} {
+				f := new(follower)
+				m := NewMachine(Options{
+					Tables: f, Server: ddl.Server{MariaDB: true, Version: 110800}, Match: func(string, string) bool { return captured }, Passed: func(*Passed) {},
+					Emit: func(*event.Event) error { return nil },
+				})
+				m.txn, m.begun, m.state = &event.Txn{}, true, inside
+				if skipped {
+					m.skip = 1
+				}
+				body := append([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 'd', 0}, sql...)
+				step := m.query
+				if skipped {
+					step = m.querySkipped
+				}
+				if err := step(&Raw{Header: Header{Type: TypeQuery, Flags: FlagThread}, Data: append(make([]byte, 19), body...)}, 4, 5); err != nil {
+					t.Fatal(err)
+				}
+				if f.told != want {
+					t.Errorf("%s, captured %t, skipped %t: told %d times, want %d", sql, captured, skipped, f.told, want)
+				}
+			}
+		}
+	}
+}

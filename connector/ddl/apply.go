@@ -335,8 +335,12 @@ func (a *applier) definition(n Name) (State, *Table) {
 		if inner, ok = p.parens(); !ok {
 			return Unknown, nil
 		}
-		if l := (parser{t: inner}); l.word("LIKE") {
+		l := parser{t: inner}
+		switch {
+		case l.word("LIKE"):
 			p, like = &l, true
+		case l.oneOf("SELECT", "TABLE", "VALUES", "WITH"): // no column, as these words are reserved
+			return Unknown, nil
 		}
 	}
 	if like {
@@ -359,7 +363,7 @@ func (a *applier) definition(n Name) (State, *Table) {
 			depth++
 		case x.kind == sign && x.s == ")":
 			depth--
-		case x.is("SELECT"), depth == 0 && (x.is("TABLE") || x.is("VALUES")):
+		case x.is("SELECT"), x.is("TABLE"), x.is("VALUES"):
 			return Unknown, nil
 		case depth == 0 && x.is("PARTITION"):
 			options = options[:i]
