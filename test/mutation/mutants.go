@@ -63,7 +63,7 @@ var mutants = []mutant{
 		"	if m.Sequence == c.seq && m.SubIndex == c.sub {\n		return nil\n	}\n", "	if true {\n		return nil\n	}\n", "./sink/kafka"},
 
 	{"I6", "a column of the known definition is another one in the log", "connector/schema/schema.go",
-		`if why := disagree(c, k); why != "" {`, `if why := disagree(c, k); why == "never" {`, "./connector/schema"},
+		`if why := disagree(c, k, joined); why != "" {`, `if why := disagree(c, k, joined); why == "never" {`, "./connector/schema"},
 	{"I6", "the known definition has as many columns as the log", "connector/schema/schema.go",
 		"if len(info) != len(t.Columns) {", "if false {", "./connector/schema"},
 
