@@ -110,6 +110,8 @@ func (o DebeziumModes) Text(col *event.Column, v json.RawMessage) (string, error
 	case event.ClassTimestamp:
 		at, err := time.Parse(time.RFC3339, s)
 		return at.Format("2006-01-02 15:04:05") + fraction(int64(at.Nanosecond()/1000)), err
+	case event.ClassSet:
+		return strings.TrimPrefix(s, ","), nil // behind a label '' that comes first, where servers have none
 	case event.ClassBinary, event.ClassVarbinary, event.ClassBlob:
 		return o.Bytes(s)
 	case event.ClassGeometry:

@@ -313,6 +313,22 @@ func TestUnscaled(t *testing.T) {
 	check(new(big.Int).Sub(limit, big.NewInt(1)))
 }
 
+// TestEmptyLabel: the labels of a SET have a comma between them, whichever they are.
+func TestEmptyLabel(t *testing.T) {
+	for labels, texts := range map[string][8]string{
+		",x,y": {"", "", "x", ",x", "y", ",y", "x,y", ",x,y"},
+		"x,,y": {"", "x", "", "x,", "y", "x,y", ",y", "x,,y"},
+		"x,y,": {"", "x", "y", "x,y", "", "x,", "y,", "x,y,"},
+	} {
+		col := event.Column{Name: "c", Type: codectest.TypeSet, Meta: 1, Members: strings.Split(labels, ",")}
+		for mask, want := range texts {
+			if got, err := column1(t, Options{}, col, []byte{byte(mask)}); err != nil || got != `"`+want+`"` {
+				t.Errorf("%q, mask %d: %s, %v; want %q", labels, mask, got, err, want)
+			}
+		}
+	}
+}
+
 func TestGeometry(t *testing.T) {
 	pt := event.Column{Name: "c", Type: codectest.TypeGeometry, Meta: 4, SQLType: "point"}
 	wgs := append([]byte{0xe6, 0x10, 0, 0}, codectest.Point[4:]...)

@@ -1,6 +1,7 @@
 package debezium
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,7 @@ type column struct {
 	nullable bool
 	field    []byte // schema: `,{"type":…,"field":"name"}`
 	absent   []byte // what stands for a value that no image holds; nil: there is nothing
+	empty    uint64 // bit of the label '' of a SET; 0: it has none
 }
 
 // plan is what is the same for all rows of a table.
@@ -102,6 +104,9 @@ func (c *Codec) newPlan(t *event.Table) (*plan, int) {
 		out := &p.columns[i]
 		enc, schema := c.encodingOf(col)
 		*out = column{name: append(quoted([]byte{','}, col.Name), ':'), encoding: enc, nullable: col.Nullable, absent: c.absent(col)}
+		if n := slices.Index(col.Members, ""); col.Class == event.ClassSet && n >= 0 {
+			out.empty = 1 << n
+		}
 		weight += 120 + len(col.Name)
 		if c.schemas {
 			out.field = append(append([]byte(`,{"type":`), schema.typ...), `,"optional":`...)

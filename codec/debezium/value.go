@@ -34,6 +34,12 @@ func (c *Codec) appendValue(dst []byte, v *event.Value, col *column) ([]byte, er
 	case text:
 		dst = append(dst, '"')
 		at := len(dst)
+		if col.empty != 0 {
+			// Where the label '' comes first, Debezium has the comma behind it that the server leaves out.
+			if n, _ := v.Uint64(); n&-n == col.empty && n != col.empty {
+				dst = append(dst, ',')
+			}
+		}
 		if dst, err = v.AppendText(dst); err != nil {
 			return nil, err
 		}
