@@ -55,10 +55,11 @@ destinations:
 `, filepath.Join(t.TempDir(), "meta"), db.Addr, db.ReplUser, db.ReplPassword, schema, lines))
 	child.AwaitReady()
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	host, port, _ := strings.Cut(db.Addr, ":")
 	cmd := testenv.Java(t, ctx, debeziumEngine, filepath.Join("java", "DebeziumReader.java"), host, port, db.User, db.Password, schema, "beside")
+	defer time.AfterFunc(patience, cancel).Stop()
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()

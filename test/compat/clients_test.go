@@ -47,17 +47,21 @@ func TestMain(m *testing.M) {
 // java runs a program of java/ with the lines as its input and returns the lines that it printed.
 func java(t testing.TB, libraries []string, program string, input []string, args ...string) [][]byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	return lines(t, program, testenv.Java(t, ctx, libraries, filepath.Join("java", program+".java"), args...), input)
+	cmd := testenv.Java(t, ctx, libraries, filepath.Join("java", program+".java"), args...)
+	defer time.AfterFunc(patience, cancel).Stop() // from here: its libraries are there, however long that took
+	return lines(t, program, cmd, input)
 }
 
 // python runs a program of python/ and returns the lines that it printed.
 func python(t testing.TB, packages []string, program string, args ...string) [][]byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	return lines(t, program, testenv.Python(t, ctx, packages, filepath.Join("python", program+".py"), args...), nil)
+	cmd := testenv.Python(t, ctx, packages, filepath.Join("python", program+".py"), args...)
+	defer time.AfterFunc(patience, cancel).Stop()
+	return lines(t, program, cmd, nil)
 }
 
 // lines runs a program with the lines as its input and returns those that it printed.
