@@ -33,7 +33,11 @@ func TestFiltersAsCanal(t *testing.T) {
 		}
 	}
 	differs := map[string]bool{}
-	for i, line := range java(t, canalServer, "CanalFilter", lines) {
+	verdicts := java(t, canalServer, "CanalFilter", lines)
+	if len(verdicts) != len(lines) {
+		t.Fatalf("%d verdicts on %d names", len(verdicts), len(lines))
+	}
+	for i, line := range verdicts {
 		if string(line) == fmt.Sprint(want[i]) {
 			continue
 		}

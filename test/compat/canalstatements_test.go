@@ -62,7 +62,11 @@ func TestStatementsAsCanal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, line := range java(t, canalServer, "CanalStatements", canalStatements) {
+	parsed := java(t, canalServer, "CanalStatements", canalStatements)
+	if len(parsed) != len(canalStatements) {
+		t.Fatalf("Canal says something of %d statements, want %d", len(parsed), len(canalStatements))
+	}
+	for i, line := range parsed {
 		sql := canalStatements[i]
 		raw, err := codec.AppendEntry(nil, &event.Event{Kind: event.DDL, Schema: "shop", Raw: []byte(sql), Stmt: ddl.Describe(&ddl.Statement{Text: sql, Schema: "shop"}, ddl.Server{Version: 90700})})
 		if err != nil {
