@@ -637,6 +637,29 @@ func (s *Server) ListSubscriptions(ctx context.Context, destination string) ([]S
 	return out, nil
 }
 
+// Subscription returns what is known of one subscription, whether it is connected or not. The error of one that is not known is
+// [ErrNotSubscribed].
+func (s *Server) Subscription(ctx context.Context, id Identity) (SubscriptionInfo, error) {
+	d, err := s.destination(id.Destination)
+	if err != nil {
+		return SubscriptionInfo{}, err
+	}
+	d.mu.Lock()
+	if x := d.subs[id.Client]; x != nil {
+		defer d.mu.Unlock()
+		return SubscriptionInfo{Identity: id, Filter: x.filter, Connected: x.run.connected}, nil
+	}
+	d.mu.Unlock()
+	r, err := s.store.Load(ctx, id)
+	switch {
+	case errors.Is(err, meta.ErrNotFound):
+		return SubscriptionInfo{}, fmt.Errorf("%s: %w", id, ErrNotSubscribed)
+	case err != nil:
+		return SubscriptionInfo{}, fmt.Errorf("%s: %w", id, err)
+	}
+	return SubscriptionInfo{Identity: id, Filter: r.Filter}, nil
+}
+
 // Cursor returns what the subscription has acknowledged, its state included; of one that is not connected,
 // what is saved, or an error that is meta.ErrNotFound.
 func (s *Server) Cursor(ctx context.Context, id Identity) (event.Cursor, error) {

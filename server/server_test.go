@@ -770,6 +770,14 @@ func TestFirstCursor(t *testing.T) {
 		if !slices.Equal(infos, want) {
 			t.Errorf("%v", infos)
 		}
+		for _, w := range want {
+			if info, err := r.s.Subscription(ctx, w.Identity); err != nil || info != w {
+				t.Errorf("%v, %v", info, err)
+			}
+		}
+		if _, err := r.s.Subscription(ctx, id("nobody")); !errors.Is(err, ErrNotSubscribed) {
+			t.Error(err)
+		}
 		// Unsubscribed is forgotten.
 		r.must(n.Unsubscribe(ctx))
 		r.must(o.Unsubscribe(ctx))

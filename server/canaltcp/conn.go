@@ -293,16 +293,11 @@ func (c *conn) resume(ctx context.Context, id server.Identity) error {
 	if c.used[id] {
 		return nil
 	}
-	all, err := c.s.o.Upstream.ListSubscriptions(ctx, id.Destination)
+	info, err := c.s.o.Upstream.Subscription(ctx, id)
 	if err != nil {
-		return err
+		return fmt.Errorf("client %w", err)
 	}
-	for _, info := range all {
-		if info.Identity == id {
-			return c.subscribe(ctx, id, info.Filter)
-		}
-	}
-	return fmt.Errorf("client %s: %w", id, server.ErrNotSubscribed)
+	return c.subscribe(ctx, id, info.Filter)
 }
 
 func (c *conn) unsubscribe(ctx context.Context, id server.Identity) error {

@@ -31,7 +31,7 @@ type Upstream interface {
 	Ack(ctx context.Context, id server.Identity, batchID int64, state []byte) error
 	Rollback(ctx context.Context, id server.Identity) error
 	RollbackTo(ctx context.Context, id server.Identity, batchID int64) error
-	ListSubscriptions(ctx context.Context, destination string) ([]server.SubscriptionInfo, error)
+	Subscription(ctx context.Context, id server.Identity) (server.SubscriptionInfo, error)
 }
 
 // Encoder writes events as Canal's entries. It must be safe for concurrent use.
