@@ -125,8 +125,7 @@ destinations:
 	javaIDs(canalAt, 0)
 	javaDone := written // all up to last0
 	write(10)
-	time.Sleep(6 * time.Second) // Canal saves each second, on a busy machine more seldom
-	stopCanal()
+	stopCanal() // which waits until it has saved its cursors
 	write(5)
 
 	child := process.Start(t, config)

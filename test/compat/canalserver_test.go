@@ -55,7 +55,9 @@ func startCanal(t *testing.T, db *testenv.Server, destination, file, offset, fil
 	}
 	stop = sync.OnceFunc(func() {
 		_ = in.Close() // which ends it
-		_ = cmd.Wait()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("Canal's server: %v\n%.4000s", err, &errs)
+		}
 		cancel()
 	})
 	t.Cleanup(stop)

@@ -80,6 +80,7 @@ public class CanalClient {
       between = m.getEntries().get(m.getEntries().size() - 1).getEntryType() == CanalEntry.EntryType.TRANSACTIONEND;
       out.print(b);
     }
+    connector.getWithoutAck(1); // whose answer says that the ack before has arrived
     connector.disconnect();
     out.flush();
   }

@@ -1,6 +1,12 @@
+import com.alibaba.otter.canal.common.zookeeper.ZkClientx;
 import com.alibaba.otter.canal.instance.manager.CanalInstanceWithManager;
 import com.alibaba.otter.canal.instance.manager.model.Canal;
 import com.alibaba.otter.canal.instance.manager.model.CanalParameter;
+import com.alibaba.otter.canal.meta.CanalMetaManager;
+import com.alibaba.otter.canal.meta.ZooKeeperMetaManager;
+import com.alibaba.otter.canal.protocol.ClientIdentity;
+import com.alibaba.otter.canal.protocol.position.EntryPosition;
+import com.alibaba.otter.canal.protocol.position.LogPosition;
 import com.alibaba.otter.canal.server.embedded.CanalServerWithEmbedded;
 import com.alibaba.otter.canal.server.netty.CanalServerWithNetty;
 import java.net.InetSocketAddress;
@@ -8,9 +14,31 @@ import java.util.List;
 
 /**
  * A whole Canal: PORT DESTINATION DB_HOST DB_PORT DB_USER DB_PASSWORD FILE POSITION FILTER [zookeeper SERVERS | file DIRECTORY]. Serves one destination at
- * PORT until its standard input ends. Its clients' cursors are kept in memory unless it is told where.
+ * PORT until its standard input ends. Its clients' cursors are kept in memory unless it is told where, and saved when it has ended.
  */
 public class CanalServer {
+  static String cursor(CanalMetaManager manager, ClientIdentity client) {
+    LogPosition at = (LogPosition) manager.getCursor(client);
+    EntryPosition p = at == null ? new EntryPosition() : at.getPostion();
+    return p.getJournalName() + ":" + p.getPosition();
+  }
+
+  /** Waits until ZooKeeper has what Canal has in memory, which it writes from time to time and does not wait for at its end, as it does with files. */
+  static void saved(CanalMetaManager memory, String destination, String servers) throws InterruptedException {
+    ZooKeeperMetaManager kept = new ZooKeeperMetaManager();
+    kept.setZkClientx(ZkClientx.getZkClient(servers));
+    kept.start();
+    for (ClientIdentity client : memory.listAllSubscribeInfo(destination)) {
+      for (int left = 3000; !cursor(memory, client).equals(cursor(kept, client)); left--) {
+        if (left == 0) {
+          System.err.println(client + ": in ZooKeeper " + cursor(kept, client) + ", in memory " + cursor(memory, client));
+          System.exit(1);
+        }
+        Thread.sleep(100);
+      }
+    }
+  }
+
   public static void main(String[] args) throws Exception {
     CanalParameter p = new CanalParameter();
     p.setMetaMode(CanalParameter.MetaMode.MEMORY);
@@ -52,6 +80,9 @@ public class CanalServer {
     netty.start();
     System.out.println("serving");
     System.in.read();
+    if (p.getMetaMode() == CanalParameter.MetaMode.MIXED) {
+      saved(embedded.getCanalInstances().get(args[1]).getMetaManager(), args[1], args[10]);
+    }
     netty.stop();
     embedded.stop(args[1]);
     System.exit(0);
