@@ -40,6 +40,7 @@ func TestBesideDebezium(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Exec("CREATE TABLE " + schema + ".edge " + edge)
+	db.Exec("CREATE TABLE " + schema + ".labels (id INT PRIMARY KEY, s SET('','x','y'), m SET('x','','y'))")
 	db.Exec("CREATE TABLE " + schema + ".hello (id INT AUTO_INCREMENT PRIMARY KEY)")
 	db.Exec("CREATE TABLE " + schema + ".done (id INT)")
 
@@ -105,6 +106,7 @@ destinations:
 	}
 	db.Exec("ALTER TABLE " + schema + ".moves ADD COLUMN added VARCHAR(20) AFTER v, RENAME COLUMN ver TO version")
 	db.Exec("UPDATE " + schema + ".moves SET added='x', version=version+1")
+	db.Exec("INSERT INTO " + schema + ".labels VALUES (0,0,0),(1,1,1),(2,2,2),(3,3,3),(4,4,4),(5,5,5),(6,6,6),(7,7,7)")
 	db.Exec("INSERT INTO " + schema + ".done VALUES (1)")
 	theirs := <-read
 	if err := cmd.Wait(); err != nil {
