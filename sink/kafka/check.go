@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +55,7 @@ func (s *Sink) CheckTopics(ctx context.Context, topics ...string) []sink.Finding
 	c.producerID()
 	if c.s.tally != nil {
 		c.transactions()
+		c.forgetful()
 		topics = append(topics, c.s.cursorTopic())
 	}
 	var ask []string
@@ -206,11 +208,52 @@ func (c *checker) topic(res *metadata.Response, t *metadata.ResponseTopic) {
 	if behind > 0 {
 		c.add(sink.SeverityWarning, where, fmt.Sprintf("%d of %d partitions have replicas that are not in sync", behind, len(t.Partitions)), "start the missing brokers")
 	}
+	var more string // replicas that are to be had
 	if replicas == 1 {
-		c.add(sink.SeverityWarning, where, "its replication factor is 1: confirmed messages are lost with one broker's disk",
-			c.tool("kafka-reassign-partitions.sh", "... with three replicas"))
+		more = c.replicate(res, t) + "\n"
+		c.add(sink.SeverityWarning, where, "its replication factor is 1: confirmed messages are lost with one broker's disk", more+c.alter(t.Name, configMinISR+"=2"))
 	}
-	c.settings(t.Name, replicas)
+	c.settings(t.Name, replicas, more)
+}
+
+// safeReplicas is the replication factor with which one broker may end without loss or a stop.
+const safeReplicas = 3
+
+// replicate returns the command that gives each of a topic's partitions enough replicas, its leader being the first of them.
+func (c *checker) replicate(res *metadata.Response, t *metadata.ResponseTopic) string {
+	type replicas struct {
+		Topic     string  `json:"topic"`
+		Partition int32   `json:"partition"`
+		Replicas  []int32 `json:"replicas"`
+	}
+	plan := struct {
+		Version    int        `json:"version"`
+		Partitions []replicas `json:"partitions"`
+	}{Version: 1}
+	var brokers []int32
+	for _, b := range res.Brokers {
+		brokers = append(brokers, b.NodeID)
+	}
+	slices.Sort(brokers)
+	for _, p := range t.Partitions {
+		on := slices.Clone(p.ReplicaNodes)
+		for i := range brokers { // each partition begins with another broker
+			if b := brokers[(int(p.PartitionIndex)+i)%len(brokers)]; len(on) < safeReplicas && !slices.Contains(on, b) {
+				on = append(on, b)
+			}
+		}
+		plan.Partitions = append(plan.Partitions, replicas{t.Name, p.PartitionIndex, on})
+	}
+	if len(brokers) < safeReplicas {
+		return fmt.Sprintf("the cluster has %d of the %d brokers that it takes: add the others, and run check again for the command", len(brokers), safeReplicas)
+	}
+	text, _ := json.Marshal(plan) // of these types it cannot fail
+	return "echo '" + string(text) + "' > replicas.json\n" + c.tool("kafka-reassign-partitions.sh", "--execute --reassignment-json-file replicas.json")
+}
+
+// alter returns the command that changes a topic's settings.
+func (c *checker) alter(topic, settings string) string {
+	return c.tool("kafka-configs.sh", "--alter --entity-type topics --entity-name "+topic+" --add-config "+settings)
 }
 
 func (c *checker) missing(res *metadata.Response, name string) {
@@ -220,9 +263,6 @@ func (c *checker) missing(res *metadata.Response, name string) {
 			c.tool("kafka-topics.sh", "--create --topic "+name+" --partitions N --replication-factor R")+", or topics: create: true")
 		return
 	}
-	if c.s.o.Topics.ReplicationFactor == 1 {
-		c.add(sink.SeverityWarning, where, "it will be created with replication factor 1: confirmed messages are lost with one broker's disk", "set the sink's kafka.topics.replication_factor to 3")
-	}
 	var r *createtopics.ResponseTopic
 	ans, err := c.s.askController(c.ctx, res, c.s.createRequest(name, true))
 	if err == nil && len(ans.Topics) == 1 {
@@ -231,14 +271,56 @@ func (c *checker) missing(res *metadata.Response, name string) {
 	switch {
 	case err != nil:
 		c.add(sink.SeverityWarning, where, "whether it can be created is not known: "+err.Error(), "")
+	case r != nil && r.ErrorCode == codeNoError:
+		c.promised(res, where, r)
 	case r != nil && r.ErrorCode != codeNoError && r.ErrorCode != codeTopicExists:
 		c.add(sink.SeverityError, where, c.s.createError(name, r).Error(), c.tool("kafka-topics.sh", "--create --topic "+name+" --partitions N --replication-factor R"))
 	}
 }
 
-func (c *checker) settings(name string, replicas int) {
+// promised warns of what a topic that is to be created would be: as configured, or by the brokers' defaults where that says nothing.
+func (c *checker) promised(res *metadata.Response, where string, r *createtopics.ResponseTopic) {
+	replicas, origin := int(r.ReplicationFactor), "the brokers' default.replication.factor"
+	if n := int(c.s.o.Topics.ReplicationFactor); n > 0 {
+		replicas, origin = n, "the sink's kafka.topics.replication_factor"
+	}
+	minISR, settable := int64(0), "" // not known
+	for _, e := range r.Configs {
+		if e.Name == configMinISR {
+			minISR, _ = strconv.ParseInt(e.Value, 10, 64)
+		}
+	}
+	if minISR == 1 {
+		settable = ", and min.insync.replicas: 2 in its kafka.topics.configs"
+	}
+	remedy := fmt.Sprintf("set the sink's kafka.topics.replication_factor to %d%s", safeReplicas, settable)
+	if len(res.Brokers) < safeReplicas {
+		remedy += fmt.Sprintf(", when there are %d brokers (now %d)", safeReplicas, len(res.Brokers))
+	}
+	switch {
+	case replicas < 1:
+		c.add(sink.SeverityInfo, where, "the replication factor that it will be created with, the brokers' default, may not be seen by the sink's user",
+			c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation DescribeConfigs --topic "+r.Name))
+	case replicas == 1:
+		c.add(sink.SeverityWarning, where, "it will be created with replication factor 1, from "+origin+": confirmed messages are lost with one broker's disk", remedy)
+	case replicas > 1 && minISR == 1:
+		remedy = "set min.insync.replicas: 2 in the sink's kafka.topics.configs"
+		c.add(sink.SeverityWarning, where, "it will be created with min.insync.replicas 1: a message confirmed by the leader alone is lost with it", remedy)
+	}
+	if c.s.tally != nil {
+		c.frail(where, replicas, minISR, remedy)
+	}
+}
+
+// settings looks at a topic's settings. more is how to have more replicas, where there is but one.
+func (c *checker) settings(name string, replicas int, more string) {
 	where := "topic " + name
 	conf, err := c.s.describeTopic(c.ctx, name)
+	if c.s.tally != nil {
+		n, _ := strconv.ParseInt(conf[configMinISR], 10, 64) // 0: not known
+		c.frail(where, replicas, n, more+c.alter(name, configMinISR+"=2"))
+		c.kept(name, conf)
+	}
 	if err != nil {
 		c.add(sink.SeverityInfo, where, "its settings cannot be read ("+err.Error()+"): the size limit shows only when the broker refuses a message",
 			c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation DescribeConfigs --topic "+name))
@@ -248,9 +330,7 @@ func (c *checker) settings(name string, replicas int) {
 		n, err := strconv.ParseInt(conf[key], 10, 64)
 		return n, err == nil
 	}
-	alter := func(setting string) string {
-		return c.tool("kafka-configs.sh", "--alter --entity-type topics --entity-name "+name+" --add-config "+setting)
-	}
+	alter := func(setting string) string { return c.alter(name, setting) }
 	switch n, ok := number(configMinISR); {
 	case !ok:
 	case int(n) > max(replicas, 1):
@@ -259,9 +339,6 @@ func (c *checker) settings(name string, replicas int) {
 		c.add(sink.SeverityWarning, where, "min.insync.replicas is 1: a message confirmed by the leader alone is lost with it", alter(configMinISR+"=2"))
 	case replicas > 1 && int(n) == replicas:
 		c.add(sink.SeverityWarning, where, fmt.Sprintf("min.insync.replicas is %d of %d replicas: one broker down stops the sink", n, replicas), alter(fmt.Sprintf("%s=%d", configMinISR, replicas-1)))
-	}
-	if n, _ := number(configMinISR); c.s.tally != nil {
-		c.frail(where, replicas, n, conf)
 	}
 	if conf[configUnclean] == "true" {
 		c.add(sink.SeverityWarning, where, "unclean leader election is on: confirmed messages can be lost when a broker dies", alter(configUnclean+"=false"))

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -300,12 +301,70 @@ func TestCheck(t *testing.T) {
 	})
 	t.Run("creating", func(t *testing.T) {
 		s := newSink(t, Options{Brokers: cl.ListenAddrs(), Topics: Topics{Create: true, ReplicationFactor: 1}})
-		expect(t, s.CheckTopics(ctx, "missing"), sink.SeverityWarning, "missing", "replication factor 1")
+		expect(t, s.CheckTopics(ctx, "missing"), sink.SeverityWarning, "missing", "replication factor 1, from the sink's")
 		if cl.TopicInfo("missing") != nil {
 			t.Error("check has created the topic")
 		}
 		cl.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.PolicyViolation})
 		expect(t, s.CheckTopics(ctx, "missing"), sink.SeverityError, "missing", "Policy")
+	})
+	t.Run("the brokers' defaults", func(t *testing.T) {
+		s := newSink(t, Options{Brokers: cl.ListenAddrs()})
+		for _, c := range []struct {
+			replicas   int16
+			minISR     string
+			configured int16
+			severity   string // "": nothing to say
+			what       string
+			remedy     string
+		}{
+			{1, "1", 0, sink.SeverityWarning, "replication factor 1, from the brokers' default.replication.factor", "replication_factor to 3, and min.insync.replicas: 2 in its kafka.topics.configs"},
+			{1, "2", 0, sink.SeverityWarning, "replication factor 1", "replication_factor to 3"},
+			{-1, "", 1, sink.SeverityWarning, "replication factor 1, from the sink's kafka.topics.replication_factor", "replication_factor to 3"},
+			{3, "1", 0, sink.SeverityWarning, "min.insync.replicas 1", "min.insync.replicas: 2"},
+			{-1, "", 0, sink.SeverityInfo, "may not be seen", "--operation DescribeConfigs --topic new"},
+			{3, "2", 0, "", "", ""},
+			{3, "", 0, "", "", ""},
+			{-1, "", 3, "", "", ""},
+		} {
+			s.o.Topics.ReplicationFactor = c.configured
+			k := &checker{s: s, ctx: ctx}
+			r := &createtopics.ResponseTopic{Name: "new", ReplicationFactor: c.replicas}
+			if c.minISR != "" {
+				r.Configs = append(r.Configs, createtopics.ResponseTopicConfig{Name: configMinISR, Value: c.minISR})
+			}
+			k.promised(&metadata.Response{Brokers: make([]metadata.ResponseBroker, 3)}, "topic new", r)
+			if c.severity == "" {
+				if len(k.found) > 0 {
+					t.Errorf("%+v: %+v", c, k.found)
+				}
+				continue
+			}
+			expect(t, k.found, c.severity, "topic new", c.what)
+			if len(k.found) != 1 || !strings.Contains(k.found[0].Remedy, c.remedy) {
+				t.Errorf("%+v: %+v", c, k.found)
+			}
+		}
+	})
+	t.Run("more replicas", func(t *testing.T) {
+		k := &checker{s: newSink(t, Options{Brokers: []string{"b:9092"}}), ctx: ctx}
+		res := &metadata.Response{}
+		for _, id := range []int32{7, 5, 6} {
+			res.Brokers = append(res.Brokers, metadata.ResponseBroker{NodeID: id})
+		}
+		topic := &metadata.ResponseTopic{Name: "one"}
+		for n := range int32(2) {
+			topic.Partitions = append(topic.Partitions, metadata.ResponsePartition{PartitionIndex: n, ReplicaNodes: []int32{6}})
+		}
+		want := `echo '{"version":1,"partitions":[{"topic":"one","partition":0,"replicas":[6,5,7]},{"topic":"one","partition":1,"replicas":[6,7,5]}]}' > replicas.json` +
+			"\nkafka-reassign-partitions.sh --bootstrap-server b:9092 --execute --reassignment-json-file replicas.json"
+		if got := k.replicate(res, topic); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+		res.Brokers = res.Brokers[:2]
+		if got := k.replicate(res, topic); !strings.Contains(got, "2 of the 3 brokers") {
+			t.Error(got)
+		}
 	})
 	t.Run("rights", func(t *testing.T) {
 		s := newSink(t, Options{Brokers: cl.ListenAddrs()})

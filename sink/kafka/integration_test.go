@@ -494,7 +494,14 @@ func TestRealCheck(t *testing.T) {
 		}
 	}
 	tx := newSink(t, Options{Brokers: k.Bootstrap, Delivery: Transactional, Deployment: "test", Destination: "shop", Sink: "out", Topics: Topics{Create: true}})
-	if found := fmt.Sprintf("%+v", tx.CheckTopics(ctxFor(t, patience), topic)); !strings.Contains(found, "These brokers are Kafka 4.3 or 4.4") || hasError(tx.CheckTopics(ctxFor(t, patience), topic)) {
+	all := tx.CheckTopics(ctxFor(t, patience), topic)
+	found = fmt.Sprintf("%+v", all)
+	for _, part := range []string{"on brokers of Kafka 4.3 or 4.4", "replication factor 1, from the brokers' default", tx.cursorTopic(), "add the others"} {
+		if !strings.Contains(found, part) {
+			t.Errorf("transactional: %q is not in %s", part, found)
+		}
+	}
+	if strings.Count(found, "delivery: transactional with replication factor 1 and min.insync.replicas 1") != 2 || hasError(all) {
 		t.Errorf("transactional: %s", found)
 	}
 	if _, err := s.Partitions(ctxFor(t, patience), "not_there_yet"); err == nil || !strings.Contains(err.Error(), "topics settings") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
 
 	"github.com/segmentio/kafka-go/protocol/findcoordinator"
 
@@ -121,23 +120,39 @@ func (c *checker) transactions() {
 	}
 }
 
-// frail warns of a topic whose partitions can be without a leader when one broker ends.
-func (c *checker) frail(where string, replicas int, minISR int64, conf map[string]string) {
-	if strings.HasSuffix(where, c.s.cursorTopic()) && conf[configCleanup] != "" && conf[configCleanup] != "compact" {
-		c.add(sink.SeverityError, where, fmt.Sprintf("the cursor topic has cleanup.policy=%s, under which the cursor is deleted some day", conf[configCleanup]),
-			c.tool("kafka-configs.sh", "--alter --entity-type topics --entity-name "+c.s.cursorTopic()+" --add-config cleanup.policy=compact"))
+// forgetful warns of releases that lose the ends of transactions.
+func (c *checker) forgetful() {
+	if c.level >= kafka43 && c.level <= kafka44 {
+		c.add(sink.SeverityWarning, c.cluster(), "delivery: transactional on brokers of Kafka 4.3 or 4.4: "+forgetsTransaction,
+			fmt.Sprintf("keep replication factor %d and min.insync.replicas 2 for every topic and watch for `a transaction hangs`, or use delivery: sequenced", safeReplicas))
 	}
-	if replicas > 1 && minISR != 1 {
+}
+
+// frail warns of a topic whose partitions can be without a leader when one broker ends. A minISR of 0 is not known, nor are 0 replicas.
+func (c *checker) frail(where string, replicas int, minISR int64, remedy string) {
+	if replicas < 1 || replicas > 1 && minISR != 1 {
 		return
 	}
-	what := fmt.Sprintf("delivery: transactional with replication factor %d and min.insync.replicas %d: one broker can leave a partition without a leader. ", replicas, minISR)
+	what := fmt.Sprintf("delivery: transactional with replication factor %d", replicas)
+	if minISR > 0 {
+		what += fmt.Sprintf(" and min.insync.replicas %d", minISR)
+	}
+	what += ": one broker can leave a partition without a leader. "
 	switch {
 	case c.level >= kafka43 && c.level <= kafka44:
-		what += "These brokers are Kafka 4.3 or 4.4: " + forgetsTransaction
+		what += "These brokers are Kafka 4.3 or 4.4, which then lose the ends of transactions"
 	case c.level == 0:
 		what += forgetsTransaction + " (the brokers do not say which release they are)"
 	default:
 		what += "Confirmed transactions are lost with its disk"
 	}
-	c.add(sink.SeverityWarning, where, what, "use three replicas and min.insync.replicas 2, or delivery: sequenced")
+	c.add(sink.SeverityWarning, where, what, remedy+"\nor use delivery: sequenced")
+}
+
+// kept makes sure that the cursor topic keeps the cursor.
+func (c *checker) kept(name string, conf map[string]string) {
+	if name == c.s.cursorTopic() && conf[configCleanup] != "" && conf[configCleanup] != "compact" {
+		c.add(sink.SeverityError, "topic "+name, fmt.Sprintf("the cursor topic has cleanup.policy=%s, under which the cursor is deleted some day", conf[configCleanup]),
+			c.alter(name, configCleanup+"=compact"))
+	}
 }

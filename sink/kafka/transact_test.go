@@ -639,8 +639,27 @@ func TestTransactionalCheck(t *testing.T) {
 	o := Options{Brokers: cl.ListenAddrs(), Delivery: Transactional, Deployment: "test", Destination: "shop", Sink: "out", Topics: Topics{Create: true}}
 	s := newSink(t, o)
 	found := fmt.Sprintf("%+v", s.CheckTopics(ctxFor(t, patience), "shop"))
-	if !strings.Contains(found, "delivery: transactional with replication factor 1") {
+	if strings.Count(found, "delivery: transactional with replication factor 1") != 2 { // the topic, and the cursor's that is to be created
 		t.Errorf("findings %s", found)
+	}
+	for level, warns := range map[int16]bool{kafka43 - 1: false, kafka43: true, kafka44: true, kafka44 + 1: false, 0: false} {
+		k := &checker{s: s, level: level}
+		if k.forgetful(); (len(k.found) == 1 && k.found[0].Severity == sink.SeverityWarning) != warns {
+			t.Errorf("level %d: %+v", level, k.found)
+		}
+		// With room for one broker to end there is nothing to say of a topic, with one replica there is, whatever the release.
+		k.found = nil
+		k.frail("topic shop", 3, 2, "")
+		k.frail("topic shop", 3, 0, "")
+		k.frail("topic shop", 0, 0, "")
+		if len(k.found) > 0 {
+			t.Errorf("level %d: %+v", level, k.found)
+		}
+		k.frail("topic shop", 3, 1, "do this")
+		k.frail("topic shop", 1, 0, "do this")
+		if len(k.found) != 2 || !strings.HasPrefix(k.found[0].Remedy, "do this\n") || strings.Contains(k.found[1].What, "min.insync") {
+			t.Errorf("level %d: %+v", level, k.found)
+		}
 	}
 	withAdmin(t, cl.ListenAddrs(), func(ctx context.Context, c *kadm.Client) error {
 		_, err := c.CreateTopic(ctx, 1, 1, nil, s.cursorTopic())
