@@ -25,6 +25,9 @@ type cluster struct {
 	scans  int    // of ends
 	scan   error  // of every scan
 
+	// sees tells what a scan finds of the ids that the topic holds, and how it ends. scans counts from 1.
+	sees func(ctx context.Context, scans int, from wire.From, ids []int64) ([]int64, error)
+
 	partitioned map[string]int
 	dedupOff    bool
 	away        error // of every question
@@ -42,6 +45,7 @@ const (
 	lostReceipt      // stored, no receipt
 	outOfOrder       // the receipt names another id
 	failed           // the callback gets an error
+	denied           // not stored, the callback gets the broker's refusal
 	twice            // two receipts
 )
 
@@ -124,10 +128,11 @@ func (b fakeBackend) tail(context.Context, string) (int64, error) {
 	return b.c.end, b.c.away
 }
 
-func (b fakeBackend) scan(_ context.Context, topic string, from wire.From, visit func(*wire.Stored) error) error {
+func (b fakeBackend) scan(ctx context.Context, topic string, from wire.From, visit func(*wire.Stored) error) error {
 	b.c.mu.Lock()
 	ids, err := b.c.topic(topic).ids, b.c.scan
 	b.c.scans++
+	sees, n := b.c.sees, b.c.scans
 	b.c.mu.Unlock()
 	if err != nil {
 		return err
@@ -135,12 +140,15 @@ func (b fakeBackend) scan(_ context.Context, topic string, from wire.From, visit
 	if from.Entries > 0 {
 		ids = ids[max(0, len(ids)-int(from.Entries)):]
 	}
+	if sees != nil {
+		ids, err = sees(ctx, n, from, ids)
+	}
 	for _, id := range ids {
 		if err := visit(&wire.Stored{Producer: []byte("test/shop/s"), First: id, Last: id, Messages: 1}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 func (b fakeBackend) deduplicates(context.Context, string) (bool, error) {
@@ -187,6 +195,7 @@ func (p *fakeProducer) run() {
 		case what == refused:
 			p.deaf = true
 			p.c.said = "Received send error from server: [NotAllowedError] : [Exceed maximum message size]"
+		case what == denied:
 		case e.id <= p.t.last:
 			duplicate = true
 		default:
@@ -210,6 +219,8 @@ func (p *fakeProducer) run() {
 			p.r.receipt(e.id+1, false, nil)
 		case what == failed:
 			p.r.receipt(e.id, false, errors.New("injected"))
+		case what == denied:
+			p.r.receipt(e.id, false, &wire.Error{Code: wire.CodeNotAllowed, Message: "Exceed maximum message size"})
 		case what == twice:
 			p.r.receipt(e.id, duplicate, nil)
 			p.r.receipt(e.id, duplicate, nil)

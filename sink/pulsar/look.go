@@ -19,7 +19,7 @@ const (
 	lookFar    = time.Hour            // the same with a broker that was away, and clocks that disagree
 	lookNear   = 1000                 // entries that are read first
 	lookBroad  = 64 * int64(lookNear) // and then
-	busyLooks  = 10                   // at a topic that has as many consumers as it may have, before that counts as if it could not be read
+	busyLooks  = 8                    // at a topic that has as many consumers as it may have, before that counts as if it could not be read
 )
 
 // proof is what the end of a topic partition holds of our messages. What the broker calls a duplicate is not above what it has
