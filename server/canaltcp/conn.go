@@ -325,7 +325,9 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 		if errors.Is(err, server.ErrBatchOrder) {
 			return c.fail(codeFailed, fmt.Errorf("%s: %w", id, server.ErrOutstanding))
 		}
-		return err
+		if ctx.Err() == nil {
+			return err
+		}
 	}
 	if ctx.Err() != nil {
 		return nil // nobody waits for the answer, but something may have been sent behind the get

@@ -773,6 +773,57 @@ func TestGoneBehindItsGet(t *testing.T) {
 	}
 }
 
+// TestAckBehindAnAnswerThatFails: what a client has acknowledged behind its last get counts, though that finds a batch in the instant in
+// which the client leaves and nobody can have it any more.
+func TestAckBehindAnAnswerThatFails(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(20)
+	n := r.dial()
+	r.send(n, canalwire.Authentication, 5, "shop", 6, "7")
+	_, _, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0)
+	_, body, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	id := 0
+	r.must(canalwire.Fields(body, func(f canalwire.Field) error {
+		if f.Number == 1 {
+			id = int(f.Varint)
+		}
+		return nil
+	}))
+	r.must(r.tcp.memory.Acquire(t.Context(), r.tcp.most)) // the answer has to wait
+	me := server.Identity{Destination: "shop", Client: "7"}
+	outstanding := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+			ids, err := r.s.ListBatchIDs(t.Context(), me)
+			r.must(err)
+			if len(ids) == want {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d batches are outstanding", len(ids))
+			}
+		}
+	}
+	outstanding(1)
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0)
+	outstanding(2)
+	r.send(n, canalwire.ClientAck, 1, "shop", 2, "7", 3, id)
+	_ = n.Close()
+	for end := time.Now().Add(2 * time.Minute); r.tcp.Status().Connections > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a connection is left whose client has gone")
+		}
+	}
+	r.tcp.memory.Release(r.tcp.most)
+	cursor, err := r.s.Cursor(t.Context(), me)
+	if err != nil || cursor.Last() == 0 {
+		t.Errorf("what was acknowledged is forgotten: %+v, %v", cursor, err)
+	}
+}
+
 // TestSubscriptionLost: where a client has not ended its subscription itself, a get is not answered by an ack, which some clients do not
 // survive; the connection ends, and with the next one all goes on.
 func TestSubscriptionLost(t *testing.T) {
