@@ -529,8 +529,17 @@ func TestStops(t *testing.T) {
 				s.Exec("PURGE BINARY LOGS TO '" + file + "'")
 				return s.Query("SHOW BINARY LOGS")[0][0] == file
 			})
-			if err := readError(t, con, from); !strings.Contains(err.Error(), "purged") {
-				t.Error(err)
+			gone := readError(t, con, from)
+			if !strings.Contains(gone.Error(), "purged") {
+				t.Error(gone)
+			}
+			// A look at the position alone says the same, and nothing of one that is there.
+			if known, err := con.CheckPosition(t.Context(), from.Position); !known || err == nil || err.Error() != gone.Error() {
+				t.Errorf("%t, %v\nwant %v", known, err, gone)
+			}
+			held := start(t, newConnector(t, s, "latest", "shop.*"))
+			if known, err := con.CheckPosition(t.Context(), held.Position); !known || err != nil {
+				t.Errorf("%v: %t, %v", held.Position, known, err)
 			}
 			// Login and privileges.
 			s.Exec("CREATE USER nobody@'127.0.0.1' IDENTIFIED BY 'x'")

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -45,6 +47,41 @@ func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error 
 	return c.checkReset(ctx, s, sv, pos)
 }
 
+// CheckPosition tells whether reading can go on from a place where a cursor stands, without reading: err is the *[StopError] with which
+// [Connector.Read] would end, or another error if the source did not tell. Not known: no source can be read at all, of which
+// [Connector.Check] tells why. It disturbs no reader, and waits for no replica that has just been promoted.
+func (c *Connector) CheckPosition(ctx context.Context, pos event.Position) (known bool, err error) {
+	s, sv, err := c.connect(ctx)
+	if err != nil {
+		return false, nil
+	}
+	defer s.close()
+	r := &reader{c: c, last: pos, decided: true, ahead: patienceForAhead}
+	r.last.GTIDs = pos.GTIDs.Clone()
+	if err := r.checkServer(ctx, s, sv); err != nil {
+		return true, c.judge(err)
+	}
+	if !sv.mariaDB || pos.GTIDs.IsEmpty() {
+		return true, nil
+	}
+	// MariaDB's dump thread alone knows, and says so first.
+	slot := c.slots.take()
+	defer c.slots.give(slot)
+	if err := c.dump(ctx, s, sv, c.identity(checkSlot+slot), pos); err != nil {
+		return true, c.judge(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Conn.Conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for stream := c.stream(ctx, s, new(counter)); ; {
+		if raw, err := stream.Next(); err != nil || raw.Type == binlog.TypeFormatDescription {
+			return true, c.judge(err)
+		}
+	}
+}
+
+// patienceForAhead is how many attempts may find that the source lacks what is published.
+const patienceForAhead = 6
+
 // lacks is the error of a source that does not have transactions that are published; nil if there are none. A replica that has
 // been promoted may need a moment: attempts counts how often they were missing.
 func (c *Connector) lacks(s *session, more event.GTIDSet, attempts *int) error {
@@ -52,7 +89,7 @@ func (c *Connector) lacks(s *session, more event.GTIDSet, attempts *int) error {
 		*attempts = 0
 		return nil
 	}
-	if *attempts++; *attempts > 6 {
+	if *attempts++; *attempts > patienceForAhead {
 		return c.gone(event.ErrNoPosition, "the source lacks transactions that have been published: "+more.String(),
 			"it lost them in a failover or is another server: point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", nil)
 	}

@@ -15,11 +15,13 @@ import (
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/meta/file"
 	"github.com/binlogmq/binlogmq/sink"
 	filesink "github.com/binlogmq/binlogmq/sink/file"
+	"github.com/binlogmq/binlogmq/sink/kafka"
 )
 
 // checkTimeout bounds each part that check asks.
@@ -44,11 +46,13 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 	c := &checker{out: out}
 	fmt.Fprintf(out, "configuration %s is valid\n", *path)
 	c.memory(cfg, "/")
+	before := c.errors
 	if cfg.Meta.ZooKeeper != nil {
 		c.within(ctx, func(ctx context.Context) { c.zookeeper(ctx, cfg) })
 	} else {
 		c.meta(cfg)
 	}
+	metaTold := cfg.Meta.ZooKeeper != nil || c.errors > before // what is damaged there
 	for i := range cfg.Destinations {
 		d := &cfg.Destinations[i]
 		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
@@ -63,6 +67,11 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 				}
 				// Without them topics that tables name cannot be looked at; why there are none is told above.
 				tables, _ = src.Tables(ctx, mostTables)
+			})
+			c.within(ctx, func(ctx context.Context) {
+				if err := c.positions(ctx, cfg, d, src.CheckPosition); err != nil && !metaTold {
+					c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
+				}
 			})
 		}
 		for j := range d.Sinks {
@@ -237,6 +246,53 @@ func (c *checker) meta(cfg *config.Config) {
 	default:
 		c.add(sink.Finding{What: fmt.Sprintf("writable, %d MiB free", free>>20)})
 	}
+}
+
+// positions asks the source whether it still has the places where cursors stand. Its error is of the store.
+func (c *checker) positions(ctx context.Context, cfg *config.Config, d *config.Destination, ask func(context.Context, event.Position) (known bool, err error)) error {
+	_, err := eachRecord(ctx, cfg, d.Name, func(id meta.Identity, r *meta.Record) error {
+		if !configured(cfg, id) && (cfg.Canal == nil || strings.HasPrefix(id.Client, sinkPrefix)) {
+			return nil
+		}
+		at := r.Cursor.Position
+		if at.File == "" && at.GTIDs.IsEmpty() {
+			return nil
+		}
+		known, err := ask(ctx, at)
+		if !known {
+			return nil // told above
+		}
+		f := sink.Finding{What: fmt.Sprintf("%s can go on at %s", id, positionText(at))}
+		var stop *connector.StopError
+		switch {
+		case errors.As(err, &stop):
+			f = sink.Finding{Severity: sink.SeverityError, What: fmt.Sprintf("%s: %s", id, stop.What), Remedy: stop.Remedy}
+			if stop.Err != nil {
+				f.What += ": " + stop.Err.Error()
+			}
+			gone := errors.Is(err, event.ErrPurged) || errors.Is(err, event.ErrNoPosition)
+			switch {
+			case gone && d.OnLostPosition != config.LostStop:
+				f.Severity = sink.SeverityWarning
+				f.Remedy += "\nor let it go on by itself, as on_lost_position: " + d.OnLostPosition + " says"
+			case transactional(d, id):
+				f.Severity = sink.SeverityWarning
+				f.What += " (this is a copy: the cursor topic tells where the sink goes on)"
+			}
+		case err != nil:
+			f = sink.Finding{Severity: sink.SeverityWarning, What: fmt.Sprintf("%s: whether it can go on at %s is not known: %v", id, positionText(at), err)}
+		}
+		c.add(f)
+		return nil
+	})
+	return err
+}
+
+// transactional tells whether the cursor of a sink is kept in Kafka.
+func transactional(d *config.Destination, id meta.Identity) bool {
+	return slices.ContainsFunc(d.Sinks, func(s config.Sink) bool {
+		return clientOf(d.Name, s.Name) == id && s.Kafka != nil && s.Kafka.Delivery == kafka.Transactional
+	})
 }
 
 // zookeeper looks what is kept there, without taking anything: check may run beside the running program.

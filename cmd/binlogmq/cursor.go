@@ -59,7 +59,7 @@ func cursorShow(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // eachRecord calls do with each saved record of one destination, or of all, and returns how many there are. It takes no
-// lock and no lease: it works beside the running program.
+// lock and no lease: it works beside the running program. What is damaged is passed over, and told at the end.
 func eachRecord(ctx context.Context, cfg *config.Config, destination string, do func(meta.Identity, *meta.Record) error) (n int, err error) {
 	store, done, err := lookStore(cfg)
 	if err != nil || store == nil {
@@ -72,17 +72,22 @@ func eachRecord(ctx context.Context, cfg *config.Config, destination string, do 
 	if err != nil {
 		return 0, err
 	}
+	var damaged []error
 	for _, id := range ids {
 		r, err := store.Load(ctx, id)
+		if errors.Is(err, meta.ErrDamaged) {
+			damaged = append(damaged, err)
+			continue
+		}
 		if err == nil {
 			err = do(id, r)
 		}
 		if err != nil {
-			return n, err
+			return n, errors.Join(append(damaged, err)...)
 		}
 		n++
 	}
-	return n, nil
+	return n, errors.Join(damaged...)
 }
 
 // confirm asks before something is changed, unless yes says so already.

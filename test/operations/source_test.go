@@ -227,6 +227,11 @@ func positionGone(t *testing.T, db *testenv.Server) {
 		db.Exec("FLUSH BINARY LOGS")
 		file, _ := end(t, db)
 		purge(t, db, file)
+		r := command(t, patience, "", "check", "-c", s.file(t))
+		if r.code != 1 {
+			t.Errorf("check ends with %d", r.code)
+		}
+		holds(t, "check", r.out, "ERROR", "purged", "binlog_expire_logs_seconds", "binlogmq cursor set")
 		s.refused(t, "purged", "binlog_expire_logs_seconds", "binlogmq cursor set")
 		goesOn(t, s, table)
 	})
