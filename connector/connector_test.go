@@ -350,3 +350,34 @@ func TestHistoryTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// noRoom is a schema.Keeper that cannot save for want of room.
+type noRoom struct{ small }
+
+func (*noRoom) Save(context.Context, []byte) error { return errors.New("no space left on device") }
+
+// A history that cannot be saved is told once, and not as a fault of the source; one of the source beside it is told, too.
+func TestHistoryNotSaved(t *testing.T) {
+	r := &reader{c: newUnit(t), history: schema.NewHistory(&noRoom{}), put: func(context.Context, []*event.Event) error {
+		t.Error("rows are handed on before what they were decoded with is saved") // I6
+		return nil
+	}}
+	place := event.Position{File: "binlog.000001", Offset: 4, ServerUUID: "s"}
+	none := schema.Opening{Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) { return nil, place, nil }}
+	if _, err := r.history.Open(place, schema.ViewOptions{}, none); err != nil {
+		t.Fatal(err)
+	}
+	r.batch = []*event.Event{{Kind: event.End, Txn: &event.Txn{}}}
+	for name, fault := range map[string]error{"while reading": r.flush(t.Context()), "at the end": errors.New("the source closed the connection")} {
+		err := r.judge(r.finish(t.Context(), fault))
+		if n := strings.Count(fmt.Sprint(err), "no space left"); n != 1 || !strings.Contains(interruption(err), "cannot be saved") || strings.Contains(interruption(err), "source") {
+			t.Errorf("%s: %v (%s)", name, err, interruption(err))
+		}
+		if !errors.Is(err, fault) {
+			t.Errorf("%s: %v lacks %v", name, err, fault)
+		}
+	}
+	if got := interruption(errors.New("broken pipe")); got != "lost the source; reconnecting" {
+		t.Error(got)
+	}
+}

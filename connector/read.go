@@ -84,6 +84,12 @@ type putError struct{ err error }
 func (e *putError) Error() string { return e.err.Error() }
 func (e *putError) Unwrap() error { return e.err }
 
+// keepError carries an error of saving the schema history, which is no fault of the source: without it rows are not handed on.
+type keepError struct{ err error }
+
+func (e *keepError) Error() string { return e.err.Error() }
+func (e *keepError) Unwrap() error { return e.err }
+
 // Read hands on every event behind the transaction end from.Position, numbered from from.Ordinal+1. It
 // calls put with one or more events at a time, in order, from its own goroutine; the slice is Read's
 // again after put returns. It returns the error of put, the context's, or one that needs
@@ -177,7 +183,7 @@ func (r *reader) run(ctx context.Context) error {
 			r.c.log.Info("the source cut the stream under back-pressure; reconnecting", "error", err)
 			pause = 0
 		} else {
-			r.c.log.Warn("lost the source; reconnecting", "error", err, "in", pause.Round(time.Millisecond))
+			r.c.log.Warn(interruption(err), "error", err, "in", pause.Round(time.Millisecond))
 		}
 		r.stalled = false
 		if r.main {
@@ -193,6 +199,15 @@ func (r *reader) run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// interruption says what an attempt ended of.
+func interruption(err error) string {
+	var kept *keepError
+	if errors.As(err, &kept) {
+		return "the schema history cannot be saved, and rows are not published without it; trying again"
+	}
+	return "lost the source; reconnecting"
 }
 
 // judge counts what may happen a few times, and leaves the rest to the Connector's judge.
@@ -296,9 +311,18 @@ func (r *reader) attempt(ctx context.Context) error {
 		return err
 	}
 	// What lies before the fault is good.
-	err = errors.Join(r.flush(ctx), err)
+	err = r.finish(ctx, err)
 	r.history.Advance(r.last)
 	return err
+}
+
+// finish hands on what lies before the fault that ended an attempt, unless that was the fault.
+func (r *reader) finish(ctx context.Context, fault error) error {
+	var kept *keepError
+	if errors.As(fault, &kept) {
+		return fault
+	}
+	return errors.Join(r.flush(ctx), fault)
 }
 
 // follow reads until an error.
@@ -435,7 +459,7 @@ func (r *reader) flush(ctx context.Context) error {
 	if r.history.Unsaved() {
 		// I6, I7: what rows were decoded with, and the statements before them, outlive them.
 		if err := r.save(ctx); err != nil {
-			return r.c.stopOf(err)
+			return &keepError{r.c.stopOf(err)}
 		}
 		r.kept = time.Now()
 	}
