@@ -5,6 +5,7 @@ package pulsar
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand"
 	"net/http"
 	"strconv"
@@ -309,13 +310,18 @@ func TestRefusedAndRestarted(t *testing.T) {
 	t.Parallel()
 	b := testenv.NewPulsar(t)
 	for _, k := range kinds { // the broker stands still at times, so they take turns
-		t.Run(k.name, func(t *testing.T) { refusedAndRestarted(t, b, k) })
-		t.Run(k.name+" killed", func(t *testing.T) { refusedAndKilled(t, b, k) })
+		t.Run(k.name, func(t *testing.T) {
+			untilOvertaken(t, k, func(i int) bool { return refusedAndRestarted(t, b, k, i) })
+		})
+		t.Run(k.name+" killed", func(t *testing.T) {
+			untilOvertaken(t, k, func(i int) bool { return refusedAndKilled(t, b, k, i) })
+		})
 	}
 }
 
-func refusedAndRestarted(t *testing.T, b *testenv.PulsarBroker, k kind) {
-	topic := b.Topic() + "-" + k.name
+// refusedAndRestarted tells whether the message was overtaken.
+func refusedAndRestarted(t *testing.T, b *testenv.PulsarBroker, k kind, i int) bool {
+	topic := fmt.Sprintf("%s-%s-%d", b.Topic(), k.name, i)
 	name, _ := parseTopic(topic)
 	rest(t, b, http.MethodPut, name.path(), "")
 	o := options(b, k, "refused")
@@ -364,10 +370,10 @@ func refusedAndRestarted(t *testing.T, b *testenv.PulsarBroker, k kind) {
 			t.Fatal(err)
 		}
 		t.Log(err)
-		return
+		return true
 	}
-	t.Log("it was not overtaken")
 	sinktest.CheckExact(t, "refused", read(t, testClient(t, b), topic), sequences(1, 200))
+	return false
 }
 
 // limitTo gives the topic a limit of its own, which it has when the call returns.

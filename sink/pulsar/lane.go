@@ -251,7 +251,7 @@ func (l *lane) take(id int64, duplicate bool) {
 	}
 }
 
-const leftBehind = "it was left without receipt before"
+const leftBehind = "it was left without receipt before, and the topic cannot be seen to hold it"
 
 // spent is the error of a message that nobody may take for stored (I3).
 func (l *lane) spent(e *entry, id int64, why string) error {
