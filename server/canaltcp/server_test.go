@@ -731,6 +731,25 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// holding returns a connection of client 7 with a batch that it has not acknowledged, and the batch's id.
+func (r *rig) holding() (n net.Conn, id int) {
+	r.t.Helper()
+	n = r.dial()
+	r.send(n, canalwire.Authentication, 5, "shop", 6, "7")
+	_, _, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0)
+	_, body, err := canalwire.ReadPacket(n, maxRequest)
+	r.must(err)
+	r.must(canalwire.Fields(body, func(f canalwire.Field) error {
+		if f.Number == 1 {
+			id = int(f.Varint)
+		}
+		return nil
+	}))
+	return n, id
+}
+
 // TestGoneBehindItsGet: a client that gives up a get, sends something behind it and leaves is let go at once, too: else one that tries
 // again and again fills the server with connections, whose gets take what the next one should get. What it has acknowledged counts.
 func TestGoneBehindItsGet(t *testing.T) {
@@ -745,21 +764,8 @@ func TestGoneBehindItsGet(t *testing.T) {
 		}
 	}
 	for _, behind := range []int{canalwire.ClientRollback, canalwire.ClientAck, canalwire.Get, canalwire.Unsubscription} {
-		n := r.dial()
-		r.send(n, canalwire.Authentication, 5, "shop", 6, "7")
-		_, _, err := canalwire.ReadPacket(n, maxRequest)
-		r.must(err)
-		r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0)
-		_, body, err := canalwire.ReadPacket(n, maxRequest)
-		r.must(err)
-		id := 0
-		r.must(canalwire.Fields(body, func(f canalwire.Field) error {
-			if f.Number == 1 {
-				id = int(f.Varint)
-			}
-			return nil
-		}))
-		_, err = n.Write(framed(canalwire.Get, message(field{1, "shop"}, field{2, "7"}, field{3, 1 << 20}, field{4, 0}))) // never full
+		n, id := r.holding()
+		_, err := n.Write(framed(canalwire.Get, message(field{1, "shop"}, field{2, "7"}, field{3, 1 << 20}, field{4, 0}))) // never full
 		r.must(err)
 		r.send(n, behind, 1, "shop", 2, "7", 3, id)
 		_ = n.Close()
@@ -778,20 +784,7 @@ func TestGoneBehindItsGet(t *testing.T) {
 func TestAckBehindAnAnswerThatFails(t *testing.T) {
 	r := newRig(t, Options{})
 	r.h.write(20)
-	n := r.dial()
-	r.send(n, canalwire.Authentication, 5, "shop", 6, "7")
-	_, _, err := canalwire.ReadPacket(n, maxRequest)
-	r.must(err)
-	r.send(n, canalwire.Get, 1, "shop", 2, "7", 3, 1, 4, 0)
-	_, body, err := canalwire.ReadPacket(n, maxRequest)
-	r.must(err)
-	id := 0
-	r.must(canalwire.Fields(body, func(f canalwire.Field) error {
-		if f.Number == 1 {
-			id = int(f.Varint)
-		}
-		return nil
-	}))
+	n, id := r.holding()
 	r.must(r.tcp.memory.Acquire(t.Context(), r.tcp.most)) // the answer has to wait
 	me := server.Identity{Destination: "shop", Client: "7"}
 	outstanding := func(want int) {
