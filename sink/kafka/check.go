@@ -260,7 +260,7 @@ func (c *checker) missing(res *metadata.Response, name string) {
 	where := "topic " + name
 	if !c.s.o.Topics.Create {
 		c.add(sink.SeverityError, where, "it does not exist, and the sink is not configured to create topics",
-			c.tool("kafka-topics.sh", "--create --topic "+name+" --partitions N --replication-factor R")+", or topics: create: true")
+			c.create(res, name)+", or topics: create: true")
 		return
 	}
 	var r *createtopics.ResponseTopic
@@ -274,8 +274,20 @@ func (c *checker) missing(res *metadata.Response, name string) {
 	case r != nil && r.ErrorCode == codeNoError:
 		c.promised(res, where, r)
 	case r != nil && r.ErrorCode != codeNoError && r.ErrorCode != codeTopicExists:
-		c.add(sink.SeverityError, where, c.s.createError(name, r).Error(), c.tool("kafka-topics.sh", "--create --topic "+name+" --partitions N --replication-factor R"))
+		c.add(sink.SeverityError, where, c.s.createError(name, r).Error(), c.create(res, name))
 	}
+}
+
+// create returns the command that makes a topic by hand, as safe as the brokers allow.
+func (c *checker) create(res *metadata.Response, name string) string {
+	args := "--create --topic " + name + " --partitions N"
+	if c.s.tally != nil && name == c.s.cursorTopic() {
+		args = "--create --topic " + name + " --partitions 1 --config " + configCleanup + "=compact"
+	}
+	if len(res.Brokers) < safeReplicas {
+		return c.tool("kafka-topics.sh", args+fmt.Sprintf(" --replication-factor %d", max(len(res.Brokers), 1)))
+	}
+	return c.tool("kafka-topics.sh", args+fmt.Sprintf(" --replication-factor %d --config %s=2", safeReplicas, configMinISR))
 }
 
 // promised warns of what a topic that is to be created would be: as configured, or by the brokers' defaults where that says nothing.

@@ -361,6 +361,15 @@ func TestCheck(t *testing.T) {
 		if got := k.replicate(res, topic); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
+		k.s = newSink(t, Options{Brokers: []string{"b:9092"}, Delivery: Transactional, Deployment: "test", Destination: "shop", Sink: "out"})
+		for name, want := range map[string]string{
+			"one":             "--topic one --partitions N --replication-factor 3 --config min.insync.replicas=2",
+			k.s.cursorTopic(): "--partitions 1 --config cleanup.policy=compact --replication-factor 3 --config min.insync.replicas=2",
+		} {
+			if got := k.create(res, name); !strings.Contains(got, want) {
+				t.Errorf("%s\nwant %s", got, want)
+			}
+		}
 		res.Brokers = res.Brokers[:2]
 		if got := k.replicate(res, topic); !strings.Contains(got, "2 of the 3 brokers") {
 			t.Error(got)
