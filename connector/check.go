@@ -74,7 +74,7 @@ func asLines(remedy string) string {
 	if statement = strings.TrimSuffix(statement, ";") + ";"; more {
 		statement += "\nand put " + file
 	}
-	return statement
+	return strings.ReplaceAll(statement, "; GRANT ", ";\nGRANT ")
 }
 
 // failed reports an error as judged.
@@ -244,7 +244,7 @@ func (k *checker) privileges(ctx context.Context) {
 		if k.c.opt.SchemaFrom == schema.FromHistory && k.sv.vars["binlog_row_metadata"] != "FULL" {
 			sev, why = Error, "column names cannot be read"
 		}
-		k.add(sev, grant("SELECT"), "user %s may not see the tables in information_schema: %s", k.c.opt.User, why)
+		k.add(sev, strings.Join(k.c.selectGrants(), ";\n")+";", "user %s may not see the tables in information_schema: %s", k.c.opt.User, why)
 	}
 }
 

@@ -1,8 +1,13 @@
 package connector
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
 // I9: check tells of rows that clients can write and the destination does not accept.
@@ -18,6 +23,33 @@ func TestCheckComparesSizes(t *testing.T) {
 		k.sizes()
 		if warned := len(k.found) == 1 && k.found[0].Severity == Warning && strings.Contains(k.found[0].Remedy, "source.max_event to 64MiB"); warned != c.warn || !c.warn && len(k.found) > 0 {
 			t.Errorf("packet %q, limit %d: %+v", c.packet, c.limit, k.found)
+		}
+	}
+}
+
+// What is to be granted is what the patterns name, each statement on a line of its own.
+func TestSelectGrants(t *testing.T) {
+	for _, c := range []struct {
+		patterns []string
+		want     string
+	}{
+		{[]string{"shop.*", "!shop.tmp_*"}, "GRANT SELECT ON `shop`.* TO 'u'@'h';"},
+		{[]string{"shop.*", "a`b.c"}, "GRANT SELECT ON `a``b`.* TO 'u'@'h';\nGRANT SELECT ON `shop`.* TO 'u'@'h';"},
+		{[]string{"shop_*.*"}, "GRANT SELECT ON *.* TO 'u'@'h';"},
+	} {
+		f, err := tablefilter.New(c.patterns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &Connector{opt: Options{Tables: f}}
+		account := "'u'@'h'"
+		k.account.Store(&account)
+		var stop *StopError
+		if !errors.As(k.judge(&mysql.MyError{Code: mysql.ER_DBACCESS_DENIED_ERROR}), &stop) {
+			t.Fatal("no stop")
+		}
+		if got, want := asLines(stop.Remedy), "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'u'@'h';\n"+c.want; got != want {
+			t.Errorf("%q:\n%s\nwant\n%s", c.patterns, got, want)
 		}
 	}
 }

@@ -49,6 +49,18 @@ func (c *Connector) accountName() string {
 	return "'" + c.opt.User + "'@'HOST'"
 }
 
+// selectGrants are the statements that let us see the definitions of the tables captured, and of no others where the patterns
+// name their databases.
+func (c *Connector) selectGrants() (all []string) {
+	for _, name := range c.opt.Tables.Schemas() {
+		all = append(all, "GRANT SELECT ON `"+strings.ReplaceAll(name, "`", "``")+"`.* TO "+c.accountName())
+	}
+	if len(all) == 0 {
+		return []string{"GRANT SELECT ON *.* TO " + c.accountName()}
+	}
+	return all
+}
+
 // learnAccount asks the server which of its accounts we are.
 func (c *Connector) learnAccount(ctx context.Context, s *session) {
 	r, err := s.query(ctx, "SELECT CURRENT_USER()")
@@ -86,7 +98,7 @@ func (c *Connector) judge(err error) error {
 	if errors.As(err, &se) {
 		code, message = se.Code, se.Message
 	}
-	grants := "run on the source: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO " + c.accountName()
+	grants := "run on the source: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO " + c.accountName() + "; " + strings.Join(c.selectGrants(), "; ")
 	if errors.Is(err, errRegister) && code == mysql.ER_ACCESS_DENIED_ERROR {
 		// The login was taken; it is the privilege that is missing.
 		return c.stop("user "+c.opt.User+" may not read the binlog", grants, err)

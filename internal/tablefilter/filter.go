@@ -3,6 +3,7 @@ package tablefilter
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -149,6 +150,29 @@ func (f *Filter) MatchSchema(schema string) bool {
 		}
 	}
 	return take
+}
+
+// Schemas returns the schemas that tables can be taken from, sorted, as the patterns spell them out; nil when they do not spell out all.
+func (f *Filter) Schemas() []string {
+	if f == nil || f.allowAll {
+		return nil
+	}
+	var all []string
+	for _, r := range f.rules {
+		switch {
+		case r.exclude:
+			continue
+		case !r.explicit:
+			return nil
+		}
+		name := make([]byte, len(r.schema))
+		for i, t := range r.schema {
+			name[i] = t.lit
+		}
+		all = append(all, string(name))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // IsSystem reports whether schema is one that the server keeps for itself.

@@ -163,3 +163,24 @@ func BenchmarkMatch(b *testing.B) {
 		f.Match("shop", "orders")
 	}
 }
+
+func TestSchemas(t *testing.T) {
+	for _, c := range []struct {
+		patterns []string
+		want     string
+	}{
+		{nil, ""}, {[]string{"*.*"}, ""}, {[]string{"!shop.tmp"}, ""}, {[]string{"shop.*", "s?.*"}, ""},
+		{[]string{"shop.*", "!shop.tmp_*", "crm.a", "shop.b", "!*.x"}, "crm shop"}, {[]string{`a\.b.c`}, "a.b"},
+	} {
+		f, err := New(c.patterns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(f.Schemas(), " "); got != c.want {
+			t.Errorf("%q: %q, want %q", c.patterns, got, c.want)
+		}
+	}
+	if got := (*Filter)(nil).Schemas(); got != nil {
+		t.Error(got)
+	}
+}

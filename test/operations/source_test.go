@@ -60,12 +60,12 @@ func TestSourceRefused(t *testing.T) {
 	t.Run("no privileges", func(t *testing.T) {
 		s := newSetup(t, db)
 		s.user, s.password = user(db), secret
-		s.refused(t, db.Addr, "lacks a privilege", "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO '"+s.user+"'@'127.0.0.1'")
+		s.refused(t, db.Addr, "lacks a privilege", "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '"+s.user+"'@'127.0.0.1'; GRANT SELECT ON *.* TO '"+s.user+"'@'127.0.0.1'")
 	})
 	t.Run("no REPLICATION SLAVE", func(t *testing.T) {
 		s := newSetup(t, db)
 		s.user, s.password = user(db, "REPLICATION CLIENT", "SELECT"), secret
-		s.refused(t, db.Addr, "may not read the binlog", "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO '"+s.user+"'@'127.0.0.1'")
+		s.refused(t, db.Addr, "may not read the binlog", "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '"+s.user+"'@'127.0.0.1'; GRANT SELECT ON *.* TO '"+s.user+"'@'127.0.0.1'")
 	})
 	t.Run("binlog_format", func(t *testing.T) {
 		db.Exec("SET GLOBAL binlog_format=STATEMENT")
