@@ -408,6 +408,9 @@ func TestSuspectsAreLookedAt(t *testing.T) {
 			if c.loud != (failed > 0) || c.loud && !strings.Contains(s.Status().Err.Error(), "may have been refused") || !c.loud && done != 136 {
 				t.Fatalf("%d are done, %d have failed: %v", done, failed, s.Status().Err)
 			}
+			if seen := c.gone == 0 && c.scan == nil; c.loud && c.refuse != 60 && seen == strings.Contains(s.Status().Err.Error(), leftBehind) {
+				t.Errorf("seen: %v; %v", seen, s.Status().Err)
+			}
 			from, err := parseState(s.AppendState(nil))
 			if err != nil || c.loud != (len(from.suspects) > 0) {
 				t.Errorf("suspects %v, %v", from.suspects, err)
