@@ -119,7 +119,7 @@ func TestCheckPositions(t *testing.T) {
 		want             string
 	}{
 		"held":           {"", []string{"a", "b"}, "", true, nil, 0, 0, "shop/sink-b can go on at binlog.000001:1001"},
-		"away":           {"", []string{"a"}, "", false, nil, 0, 0, ""},
+		"away":           {"", []string{"a", "b"}, "", false, nil, 0, 0, ""},
 		"purged":         {"", []string{"a", "b"}, "", true, purged, 2, 0, "ERROR shop/sink-a: the source has purged it\n        -> set a new one"},
 		"by itself":      {"    on_lost_position: latest\n", []string{"a"}, "", true, purged, 0, 1, "or let it go on by itself, as on_lost_position: latest says"},
 		"other stop":     {"    on_lost_position: latest\n", []string{"a"}, "", true, stop, 1, 0, "the source has purged it"},
@@ -134,7 +134,14 @@ func TestCheckPositions(t *testing.T) {
 			}
 			var out bytes.Buffer
 			k := &checker{out: &out}
-			err := k.positions(t.Context(), cfg, &cfg.Destinations[0], func(context.Context, event.Position) (bool, error) { return c.known, c.err })
+			asked := 0
+			err := k.positions(t.Context(), cfg, &cfg.Destinations[0], func(context.Context, event.Position) (bool, error) {
+				asked++
+				return c.known, c.err
+			})
+			if !c.known && asked != 1 {
+				t.Errorf("a source that is away is asked %d times", asked)
+			}
 			if errors.Is(err, meta.ErrDamaged) != (c.damaged != "") || c.damaged == "" && err != nil {
 				t.Error(err)
 			}
