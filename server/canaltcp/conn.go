@@ -173,7 +173,7 @@ func (c *conn) request(ctx context.Context, p packet) error {
 	switch p.typ {
 	case canalwire.Subscription, canalwire.Unsubscription, canalwire.Get, canalwire.ClientAck, canalwire.ClientRollback:
 	default:
-		return c.fail(codeFailed, fmt.Errorf("packet type %d is not supported", p.typ))
+		return c.fail(ctx, codeFailed, fmt.Errorf("packet type %d is not supported", p.typ))
 	}
 	if ctx.Err() != nil && (p.typ == canalwire.Subscription || p.typ == canalwire.Get) {
 		return nil // nobody waits for the answer
@@ -188,22 +188,22 @@ func (c *conn) request(ctx context.Context, p packet) error {
 		if silent {
 			return err
 		}
-		return c.fail(codeIncomplete, err)
+		return c.fail(ctx, codeIncomplete, err)
 	}
 	switch p.typ {
 	case canalwire.Subscription:
 		if err := c.subscribe(ctx, id, r.filter); err != nil {
-			return c.fail(codeFailed, err)
+			return c.fail(ctx, codeFailed, err)
 		}
-		return c.write(appendAck(c.out[:0], 0, ""), nil)
+		return c.ack(ctx, 0, "")
 	case canalwire.Unsubscription:
 		if err := c.unsubscribe(ctx, id); err != nil {
-			return c.fail(codeFailed, err)
+			return c.fail(ctx, codeFailed, err)
 		}
 		if c.used[id] {
 			c.letGo(id)
 		}
-		return c.write(appendAck(c.out[:0], 0, ""), nil)
+		return c.ack(ctx, 0, "")
 	case canalwire.Get:
 		return c.get(ctx, id, r)
 	}
@@ -232,9 +232,17 @@ func (c *conn) request(ctx context.Context, p packet) error {
 }
 
 // fail answers a request that was refused; the connection stays.
-func (c *conn) fail(code int32, err error) error {
+func (c *conn) fail(ctx context.Context, code int32, err error) error {
 	c.log.Warn("canal: request refused", "error", err)
-	return c.write(appendAck(c.out[:0], code, err.Error()), nil)
+	return c.ack(ctx, code, err.Error())
+}
+
+// ack answers a request. What a client that has gone has sent behind it counts all the same.
+func (c *conn) ack(ctx context.Context, code int32, why string) error {
+	if err := c.write(appendAck(c.out[:0], code, why), nil); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // identity is whom a request is about.
@@ -311,7 +319,7 @@ func (c *conn) unsubscribe(ctx context.Context, id server.Identity) error {
 // get answers a get.
 func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 	if err := c.resume(ctx, id); err != nil {
-		return c.fail(codeFailed, err)
+		return c.fail(ctx, codeFailed, err)
 	}
 	b, err := c.s.o.Upstream.GetWithoutAck(ctx, id, c.s.size(r.size), wait(r.timeout, r.unit))
 	if err == nil {
@@ -323,7 +331,7 @@ func (c *conn) get(ctx context.Context, id server.Identity, r request) error {
 			}
 		}
 		if errors.Is(err, server.ErrBatchOrder) {
-			return c.fail(codeFailed, fmt.Errorf("%s: %w", id, server.ErrOutstanding))
+			return c.fail(ctx, codeFailed, fmt.Errorf("%s: %w", id, server.ErrOutstanding))
 		}
 		if ctx.Err() == nil {
 			return err

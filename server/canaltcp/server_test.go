@@ -750,26 +750,28 @@ func (r *rig) holding() (n net.Conn, id int) {
 	return n, id
 }
 
+// ended waits until the server has no connection.
+func (r *rig) ended() {
+	r.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); r.tcp.Status().Connections > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatal("a connection is left whose client has gone")
+		}
+	}
+}
+
 // TestGoneBehindItsGet: a client that gives up a get, sends something behind it and leaves is let go at once, too: else one that tries
 // again and again fills the server with connections, whose gets take what the next one should get. What it has acknowledged counts.
 func TestGoneBehindItsGet(t *testing.T) {
 	r := newRig(t, Options{})
 	r.h.write(20)
-	ended := func() {
-		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); r.tcp.Status().Connections > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("a connection is left whose client has gone")
-			}
-		}
-	}
 	for _, behind := range []int{canalwire.ClientRollback, canalwire.ClientAck, canalwire.Get, canalwire.Unsubscription} {
 		n, id := r.holding()
 		_, err := n.Write(framed(canalwire.Get, message(field{1, "shop"}, field{2, "7"}, field{3, 1 << 20}, field{4, 0}))) // never full
 		r.must(err)
 		r.send(n, behind, 1, "shop", 2, "7", 3, id)
 		_ = n.Close()
-		ended()
+		r.ended()
 		if behind == canalwire.ClientAck {
 			cursor, err := r.s.Cursor(t.Context(), server.Identity{Destination: "shop", Client: "7"})
 			if err != nil || cursor.Last() == 0 {
@@ -805,13 +807,46 @@ func TestAckBehindAnAnswerThatFails(t *testing.T) {
 	outstanding(2)
 	r.send(n, canalwire.ClientAck, 1, "shop", 2, "7", 3, id)
 	_ = n.Close()
-	for end := time.Now().Add(2 * time.Minute); r.tcp.Status().Connections > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a connection is left whose client has gone")
-		}
-	}
+	r.ended()
 	r.tcp.memory.Release(r.tcp.most)
 	cursor, err := r.s.Cursor(t.Context(), me)
+	if err != nil || cursor.Last() == 0 {
+		t.Errorf("what was acknowledged is forgotten: %+v, %v", cursor, err)
+	}
+}
+
+// TestAckBehindARefusal: the same, where the answer in between is a refusal.
+func TestAckBehindARefusal(t *testing.T) {
+	r := newRig(t, Options{})
+	r.h.write(20)
+	n := r.servePipes().dial(t)
+	buf := make([]byte, 1<<20)
+	me := []field{{1, "shop"}, {2, "7"}}
+	send := func(typ int, fields ...field) {
+		t.Helper()
+		if _, err := n.Write(framed(typ, message(append(me[:2:2], fields...)...))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole(t, n, buf)
+	send(canalwire.Authentication, field{1, "x"})
+	whole(t, n, buf)
+	send(canalwire.Subscription)
+	whole(t, n, buf)
+	send(canalwire.Get, field{3, 1}, field{4, 0})
+	whole(t, n, buf)
+	id := server.Identity{Destination: "shop", Client: "7"}
+	got, err := r.s.ListBatchIDs(t.Context(), id)
+	r.must(err)
+	if len(got) != 1 {
+		t.Fatalf("%d batches are outstanding", len(got))
+	}
+	send(canalwire.Get, field{3, 1 << 20}, field{4, 0}) // never full
+	send(99)
+	send(canalwire.ClientAck, field{3, int(got[0])})
+	_ = n.Close()
+	r.ended()
+	cursor, err := r.s.Cursor(t.Context(), id)
 	if err != nil || cursor.Last() == 0 {
 		t.Errorf("what was acknowledged is forgotten: %+v, %v", cursor, err)
 	}
