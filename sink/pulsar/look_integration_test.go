@@ -208,7 +208,7 @@ func TestRefusalChild(t *testing.T) {
 }
 
 // untilOvertaken repeats a trial until what was refused was overtaken: what follows it is on its way, but goes down with the link if the
-// kernel finds answers in it that nobody has read. All that follows may also be in the batch that is refused.
+// kernel finds answers in it that nobody has read. A batch that is larger than any before goes alone, so of batches nothing is demanded.
 func untilOvertaken(t *testing.T, k kind, trial func(i int) bool) {
 	t.Helper()
 	for i := range 5 {
