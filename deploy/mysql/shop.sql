@@ -1,6 +1,7 @@
 -- Run once by the database of docker-compose.yml: the account that binlogmq reads with, and a table to try it on.
 CREATE USER 'binlogmq'@'%' IDENTIFIED BY 'binlogmq';
-GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'binlogmq'@'%';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'binlogmq'@'%';
+GRANT SELECT ON shop.* TO 'binlogmq'@'%';
 CREATE DATABASE shop CHARACTER SET utf8mb4;
 CREATE TABLE shop.customers (
   id INT AUTO_INCREMENT PRIMARY KEY,
