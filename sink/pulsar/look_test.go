@@ -218,6 +218,7 @@ func emits(first, last int64) (ids []int64) {
 // A look goes back step by step until it has seen enough, or all. A step that fails is no reason to stay: a time by the broker's clock
 // may be behind the topic's end.
 func TestLookBack(t *testing.T) {
+	t.Parallel()
 	silent := errors.New("the broker has gone silent")
 	const far = 1_060_000 // entries of a long ledger
 	for name, c := range map[string]struct {
@@ -344,6 +345,7 @@ func restarted(t *testing.T, cl *cluster, from saved, last int64) (*Sink, *sinkt
 // I3: retention may take a ledger away while it is read, and the reader goes on behind it. That is no gap. One that a second look finds
 // as well is.
 func TestTrimmedWhileRead(t *testing.T) {
+	t.Parallel()
 	between := func(ids []int64, first, last int64) (seen []int64) {
 		for _, id := range ids {
 			if seq := id >> subIndexBits; seq >= first && seq <= last {
@@ -380,6 +382,7 @@ func TestTrimmedWhileRead(t *testing.T) {
 
 // I3: an id that is noted as refused, or as left without receipt, is compared with the topic when the broker calls it a duplicate.
 func TestSuspectsAreLookedAt(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		refuse, suspect int64
 		gone            int // of the topic's oldest messages
@@ -421,6 +424,7 @@ func TestSuspectsAreLookedAt(t *testing.T) {
 
 // I3: what was refused is noted if something was sent behind it, not if what was sent before waits for a look.
 func TestOvertaken(t *testing.T) {
+	t.Parallel()
 	for _, behind := range []bool{false, true} {
 		cl, state := unclean(t, 0)
 		asked := make(chan struct{})
@@ -474,6 +478,7 @@ func TestOvertaken(t *testing.T) {
 // A topic that has as many consumers as it may have is looked at when it has one less. If it never has, that is like a topic that may
 // not be read.
 func TestBusyTopic(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		refuse int64
 		busy   int // looks
