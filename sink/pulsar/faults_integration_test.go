@@ -270,14 +270,23 @@ func topicLimitUnseen(t *testing.T, k kind) {
 		}
 		return n, r, msgs
 	}
-	for range 2 {
+	for refused, tries := 0, 0; refused < 2; tries++ {
 		n, r, msgs := publish()
 		if err := r.Wait(within(t), n); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Result(&msgs[4]); err != nil {
-			t.Fatalf("a message before the large one: %v", err)
+			// The unloading may end a session, and a topic that was just loaded may remember less than was confirmed.
+			if tries == 10 {
+				t.Fatalf("a message before the large one: %v", err)
+			}
+			t.Log(err)
+			if err := s.Reset(within(t)); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
+		refused++
 		_, err := r.Result(&msgs[5])
 		if err == nil || !strings.Contains(err.Error(), topic) || !strings.Contains(err.Error(), "huge") || !strings.Contains(err.Error(), "Exceed maximum message size") {
 			t.Fatalf("the error is %v", err)
