@@ -20,6 +20,9 @@ import (
 const (
 	operationTimeout  = 10 * time.Second
 	keepAliveInterval = 15 * time.Second
+
+	drainQuiet = 500 * time.Millisecond // without receipts: none is to be expected
+	drainMost  = 5 * time.Second
 )
 
 // client is the backend on pulsar-client-go. Its calls take no context, so each
@@ -32,6 +35,10 @@ type client struct {
 	ask *wire.Client
 	log *clientLog
 	wg  sync.WaitGroup
+
+	begun    time.Time
+	answered atomic.Int64 // when a message was last done, since begun
+	drained  atomic.Int64 // when a producer was first closed that had messages on their way, since begun; 0: never
 }
 
 func newClient(s *Sink) (backend, error) {
@@ -70,7 +77,7 @@ func newClient(s *Sink) (backend, error) {
 		ask.Close()
 		return nil, fmt.Errorf("pulsar: %s: %w", o.URL, err)
 	}
-	return &client{s: s, opt: o, c: c, ask: ask, log: log}, nil
+	return &client{s: s, opt: o, c: c, ask: ask, log: log, begun: time.Now()}, nil
 }
 
 // call runs f and returns its result, or ctx's error when that ends first; then
@@ -193,6 +200,8 @@ func (c *client) open(ctx context.Context, topic string, r receiver) (producer, 
 	}
 	cp.p = p
 	cp.callback = func(id pulsarclient.MessageID, pm *pulsarclient.ProducerMessage, err error) {
+		cp.pending.Add(-1)
+		c.answered.Store(int64(time.Since(c.begun)))
 		if err == nil {
 			cp.confirmed.Store(*pm.SequenceID)
 		} else {
@@ -254,6 +263,7 @@ type clientProducer struct {
 	r         receiver
 	callback  func(pulsarclient.MessageID, *pulsarclient.ProducerMessage, error)
 	confirmed atomic.Int64
+	pending   atomic.Int64  // messages that are not done
 	gone      chan struct{} // closed first
 	closed    chan struct{} // closed when the client's producer is
 
@@ -359,11 +369,28 @@ func (p *clientProducer) send(e *entry) {
 		// A producer that closes itself (fenced, topic gone) closes a channel that
 		// SendAsync may be about to write to.
 		if r := recover(); r != nil {
+			p.pending.Add(-1)
 			p.connects(false)
 			p.r.receipt(e.id, false, fmt.Errorf("the client gave up while sending: %v", r))
 		}
 	}()
+	p.pending.Add(1)
 	p.p.SendAsync(context.Background(), e.message, p.callback)
+}
+
+// drain waits for the receipts of what is on its way, as long as any come. A receipt that the client reads while it fails the same
+// message, because its producer is closed, makes it panic, or takes the place of another message's (I3).
+func (p *clientProducer) drain() {
+	c := p.c
+	for p.pending.Load() > 0 {
+		now := int64(time.Since(c.begun))
+		c.drained.CompareAndSwap(0, now)
+		first := c.drained.Load()
+		if now-max(first, c.answered.Load()) >= int64(drainQuiet) || now-first >= int64(drainMost) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (p *clientProducer) close() {
@@ -380,6 +407,7 @@ func (p *clientProducer) close() {
 		case <-t.C:
 		}
 	}
+	p.drain()
 	p.p.Close()
 	close(p.closed)
 }
