@@ -328,10 +328,7 @@ type compiled struct {
 // takes reports whether the sink takes a table's rows. caseless: as event.Table.Caseless.
 func (c *compiled) takes(schema, table string, caseless bool) bool {
 	for _, f := range c.taken {
-		if caseless {
-			f = f.Folded()
-		}
-		if !f.Match(schema, table) {
+		if !f.For(caseless).Match(schema, table) {
 			return false
 		}
 	}
@@ -342,10 +339,7 @@ func (c *compiled) takes(schema, table string, caseless bool) bool {
 func (c *compiled) concerns(s *event.Statement) bool {
 	return s.Concerns(func(schema, table string) bool { return c.takes(schema, table, s.Caseless) }, func(schema string) bool {
 		for _, f := range c.taken {
-			if s.Caseless {
-				f = f.Folded()
-			}
-			if !f.MatchSchema(schema) {
+			if !f.For(s.Caseless).MatchSchema(schema) {
 				return false
 			}
 		}

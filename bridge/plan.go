@@ -86,11 +86,7 @@ func (p *planner) make(ctx context.Context, t *event.Table) (*plan, error) {
 		pl.key = t.Key
 	}
 	for _, k := range p.c.keys {
-		filter := k.filter
-		if t.Caseless {
-			filter = filter.Folded()
-		}
-		if !filter.Match(t.Schema, t.Name) {
+		if !k.filter.For(t.Caseless).Match(t.Schema, t.Name) {
 			continue
 		}
 		pl.rule, pl.key = PrimaryKey, nil

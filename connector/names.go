@@ -31,10 +31,7 @@ func (sv *server) caseless() bool {
 
 // tables is the filter of captured tables, which compares names as the server does.
 func (c *Connector) tables(sv *server) *tablefilter.Filter {
-	if sv.caseless() {
-		return c.opt.Tables.Folded()
-	}
-	return c.opt.Tables
+	return c.opt.Tables.For(sv.caseless())
 }
 
 // names finds what a reader's tables are called. It implements schema.Source.

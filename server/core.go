@@ -515,10 +515,7 @@ func (s *sub) wants(t *event.Table) bool {
 		case TableMatcher:
 			v = m.MatchTable(t)
 		case *tablefilter.Filter:
-			if t.Caseless {
-				m = m.Folded()
-			}
-			v = m.Match(t.Schema, t.Name)
+			v = m.For(t.Caseless).Match(t.Schema, t.Name)
 		default:
 			v = m.Match(t.Schema, t.Name)
 		}

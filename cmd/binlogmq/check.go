@@ -160,11 +160,7 @@ func topicsOf(s *config.Sink, destination string, tables []connector.TableName) 
 			return nil, []sink.Finding{{Severity: sink.SeverityError, What: err.Error()}}
 		}
 		for _, n := range tables {
-			f := filter
-			if n.Caseless {
-				f = f.Folded()
-			}
-			if !f.Match(n.Schema, n.Table) {
+			if !filter.For(n.Caseless).Match(n.Schema, n.Table) {
 				continue
 			}
 			switch t, err := topic(n.Schema, n.Table); {

@@ -67,6 +67,14 @@ func (f *Filter) Patterns() []string {
 	return append([]string(nil), f.text...)
 }
 
+// For returns the filter as a source has it that tells upper from lower case, or does not (event.Table.Caseless).
+func (f *Filter) For(caseless bool) *Filter {
+	if caseless {
+		return f.Folded()
+	}
+	return f
+}
+
 // Folded returns the same filter for a server that does not tell upper from lower case in names of databases and
 // tables (lower_case_table_names): neither do its patterns.
 func (f *Filter) Folded() *Filter {

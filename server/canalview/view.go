@@ -32,8 +32,8 @@ type Subscription struct {
 
 // of returns the tables as a source has them that tells upper from lower case, or does not.
 func (s Subscription) of(caseless bool) Tables {
-	if f, ok := s.Tables.(*tablefilter.Filter); ok && caseless {
-		return f.Folded()
+	if f, ok := s.Tables.(*tablefilter.Filter); ok {
+		return f.For(caseless)
 	}
 	return s.Tables // Canal's filters know no case
 }
