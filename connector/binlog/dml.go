@@ -16,13 +16,8 @@ func written(text []byte, mode uint64) (tables []tableName, ok bool) {
 	l.next()
 	switch l.word() {
 	case "SET": // MariaDB: SET STATEMENT variable=value FOR statement
-		if l.next(); l.word() != "STATEMENT" {
+		if l.next(); l.word() != "STATEMENT" || !l.variables() {
 			return nil, false
-		}
-		for l.word() != "FOR" {
-			if l.next(); l.tok == nil {
-				return nil, false
-			}
 		}
 		return written(l.b, mode)
 	case "ANALYZE":
@@ -209,10 +204,7 @@ func (m *Machine) dml(q *Query, start uint64) (statement, error) {
 func (m *Machine) creates(q *Query) bool {
 	l := lexer{b: m.utf8(q, q.Statement), mode: q.SQLMode}
 	w := l.next()
-	for w == "SET" { // MariaDB: SET STATEMENT variable=value FOR statement
-		for w != "" && w != "FOR" {
-			w = l.next()
-		}
+	for w == "SET" && l.variables() {
 		w = l.next()
 	}
 	return w == "CREATE"

@@ -237,10 +237,8 @@ func classify(text []byte, mode uint64) (statement, string) {
 		case "PASSWORD", "DEFAULT": // SET DEFAULT ROLE
 			return stmtAccount, ""
 		case "STATEMENT": // MariaDB: SET STATEMENT variable=value FOR statement
-			for w != "" {
-				if w = l.next(); w == "FOR" {
-					return classify(l.b, mode)
-				}
+			if l.variables() {
+				return classify(l.b, mode)
 			}
 		}
 	case "ANALYZE":
@@ -252,6 +250,19 @@ func classify(text []byte, mode uint64) (statement, string) {
 		return classifyDefinition(&l, w), ""
 	}
 	return stmtDDL, ""
+}
+
+// variables passes over what stands in front of the statement in MariaDB's SET STATEMENT variable=value FOR statement; false if
+// there is none.
+func (l *lexer) variables() bool {
+	for {
+		switch w := l.next(); {
+		case w == "":
+			return false
+		case w == "FOR" && !l.named:
+			return true
+		}
+	}
 }
 
 // analyzed passes over what stands behind ANALYZE before the statement that MariaDB executes, and tells about: FORMAT=JSON.
