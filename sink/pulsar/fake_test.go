@@ -302,3 +302,30 @@ func TestConformanceOnFake(t *testing.T) {
 		Stall:       func(testing.TB) func() { return c.pause() },
 	})
 }
+
+// alike returns messages of one size, of which none goes alone behind a larger one.
+func alike(r *sinktest.Recorder, first int64, n int, value string) []sink.Message {
+	msgs := sinktest.Messages(r, topic, 0, first, n)
+	for i := range msgs {
+		msgs[i].Key, msgs[i].Value, msgs[i].Headers = []byte("k"), []byte(value), msgs[i].Headers[:1]
+	}
+	return msgs
+}
+
+// together publishes messages while receipts stand still, which might keep pace, and waits until all are done.
+func together(t testing.TB, cl *cluster, s *Sink, msgs []sink.Message) {
+	t.Helper()
+	resume := cl.pause()
+	if _, err := s.Publish(limit(t), msgs); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	settled(s)
+}
+
+// settled waits until no message is on its way.
+func settled(s *Sink) {
+	for s.Status().InFlight > 0 {
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -88,14 +88,7 @@ func TestKilledAtARefusal(t *testing.T) {
 			cl := newCluster()
 			s := newFake(t, cl, func(o *Options) { o.WatchdogTimeout = time.Second })
 			r := sinktest.NewRecorder(nil)
-			same := func(first int64, n int) []sink.Message {
-				msgs := sinktest.Messages(r, topic, 0, first, n)
-				for i := range msgs {
-					msgs[i].Key, msgs[i].Value, msgs[i].Headers = []byte("k"), []byte("v"), msgs[i].Headers[:1]
-				}
-				return msgs
-			}
-			if _, err := s.Publish(limit(t), same(10, 30)); err != nil {
+			if _, err := s.Publish(limit(t), alike(r, 10, 30, "v")); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Flush(limit(t)); err != nil {
@@ -103,14 +96,7 @@ func TestKilledAtARefusal(t *testing.T) {
 			}
 			state := s.AppendState(nil)
 			cl.set(func() { cl.fate = on(c.refused, refused) })
-			resume := cl.pause() // or the receipts may keep pace
-			if _, err := s.Publish(limit(t), same(40, 60)); err != nil {
-				t.Fatal(err)
-			}
-			resume()
-			for s.Status().InFlight > 0 {
-				time.Sleep(time.Millisecond)
-			}
+			together(t, cl, s, alike(r, 40, 60, "v"))
 			if err := s.Close(limit(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -125,12 +111,10 @@ func TestKilledAtARefusal(t *testing.T) {
 				if _, err := s.Restore(limit(t), state, sink.Same); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.Publish(limit(t), same(c.from, 150-int(c.from))); err != nil && !c.loud {
+				if _, err := s.Publish(limit(t), alike(r, c.from, 150-int(c.from), "v")); err != nil && !c.loud {
 					t.Fatal(err)
 				}
-				for s.Status().InFlight > 0 {
-					time.Sleep(time.Millisecond)
-				}
+				settled(s)
 				err := s.Status().Err
 				state = s.AppendState(nil)
 				_, failed := r.Count()
@@ -313,14 +297,7 @@ func unclean(t *testing.T, refuse int64) (*cluster, saved) {
 		t.Fatal(err)
 	}
 	cl.set(func() { cl.fate = on(refuse, refused) })
-	resume := cl.pause() // or the receipts may keep pace
-	if _, err := s.Publish(limit(t), sinktest.Messages(sinktest.NewRecorder(nil), topic, 0, 40, 60)); err != nil {
-		t.Fatal(err)
-	}
-	resume()
-	for s.Status().InFlight > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	together(t, cl, s, sinktest.Messages(sinktest.NewRecorder(nil), topic, 0, 40, 60))
 	if err := s.Close(limit(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -336,9 +313,7 @@ func restarted(t *testing.T, cl *cluster, from saved, last int64) (*Sink, *sinkt
 	s := next(t, cl, b.append(nil), sink.Same, nil)
 	r := sinktest.NewRecorder(nil)
 	_, _ = s.Publish(limit(t), sinktest.Messages(r, topic, 0, 15, int(last)-14)) // the session may have ended while it was under way
-	for s.Status().InFlight > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	settled(s)
 	return s, r
 }
 
@@ -441,14 +416,7 @@ func TestOvertaken(t *testing.T) {
 		b.restore(state, false, false)
 		s := next(t, cl, b.append(nil), sink.Same, nil)
 		r := sinktest.NewRecorder(nil)
-		sized := func(first int64, n int, value string) []sink.Message { // none goes alone behind a larger one
-			msgs := sinktest.Messages(r, topic, 0, first, n)
-			for i := range msgs {
-				msgs[i].Key, msgs[i].Value, msgs[i].Headers = []byte("k"), []byte(value), msgs[i].Headers[:1]
-			}
-			return msgs
-		}
-		if _, err := s.Publish(limit(t), sized(40, 60, "large")); err != nil {
+		if _, err := s.Publish(limit(t), alike(r, 40, 60, "large")); err != nil {
 			t.Fatal(err)
 		}
 		<-asked // their receipts wait
@@ -457,14 +425,7 @@ func TestOvertaken(t *testing.T) {
 			more = 10
 		}
 		cl.set(func() { cl.fate = on(100, denied) })
-		resume := cl.pause()
-		if _, err := s.Publish(limit(t), sized(100, more, "v")); err != nil {
-			t.Fatal(err)
-		}
-		resume()
-		for s.Status().InFlight > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		together(t, cl, s, alike(r, 100, more, "v"))
 		if _, failed := r.Count(); failed == 0 {
 			t.Fatal("it was not refused")
 		}

@@ -158,14 +158,7 @@ func TestALargeMessageIsNotOvertaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	cl.set(func() { cl.fate = on(30, refused) })
-	resume := cl.pause()
-	if _, err := s.Publish(limit(t), msgs[20:]); err != nil {
-		t.Fatal(err)
-	}
-	resume()
-	for s.Status().InFlight > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	together(t, cl, s, msgs[20:])
 	if s.Status().Err == nil {
 		t.Fatal("the refusal is not told")
 	}
@@ -194,38 +187,22 @@ func TestARefusedMessageThatWasOvertaken(t *testing.T) {
 	s := opened(t, cl, func(o *Options) { o.WatchdogTimeout = time.Second })
 	cl.set(func() { cl.fate = on(50, refused) }) // a limit that was lowered below what had passed
 	r := sinktest.NewRecorder(nil)
-	same := func(first int64, n int) []sink.Message {
-		msgs := sinktest.Messages(r, topic, 0, first, n)
-		for i := range msgs {
-			msgs[i].Key, msgs[i].Value, msgs[i].Headers = []byte("k"), []byte("v"), msgs[i].Headers[:1]
-		}
-		return msgs
-	}
-	if _, err := s.Publish(limit(t), same(10, 30)); err != nil {
+	if _, err := s.Publish(limit(t), alike(r, 10, 30, "v")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(limit(t)); err != nil {
 		t.Fatal(err)
 	}
-	resume := cl.pause() // or the receipts may keep pace
-	if _, err := s.Publish(limit(t), same(40, 60)); err != nil {
-		t.Fatal(err)
-	}
-	resume()
-	for s.Status().InFlight > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	together(t, cl, s, alike(r, 40, 60, "v"))
 	cl.set(func() { cl.fate = nil; cl.said = "" })
 	for range 2 { // it stays so
 		if err := s.Reset(limit(t)); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := s.Publish(limit(t), same(40, 60)); err != nil && n < 11 { // the session may have ended while it was under way
+		if n, err := s.Publish(limit(t), alike(r, 40, 60, "v")); err != nil && n < 11 { // the session may have ended while it was under way
 			t.Fatal(err)
 		}
-		for s.Status().InFlight > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		settled(s)
 		if err := s.Status().Err; err == nil || !strings.Contains(err.Error(), "may have been refused") || !strings.Contains(err.Error(), "sequence 50") {
 			t.Fatal(err)
 		}
@@ -237,12 +214,10 @@ func TestARefusedMessageThatWasOvertaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = next(t, cl, state, sink.Same, nil)
-	if n, err := s.Publish(limit(t), same(50, 50)); err != nil && n < 1 { // as above
+	if n, err := s.Publish(limit(t), alike(r, 50, 50, "v")); err != nil && n < 1 { // as above
 		t.Fatal(err)
 	}
-	for s.Status().InFlight > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	settled(s)
 	if err := s.Status().Err; err == nil || !strings.Contains(err.Error(), "may have been refused") || !strings.Contains(err.Error(), "sequence 50") {
 		t.Fatal(err)
 	}
@@ -250,7 +225,7 @@ func TestARefusedMessageThatWasOvertaken(t *testing.T) {
 	if _, err := s.Restore(limit(t), s.AppendState(nil), sink.Changed); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Publish(limit(t), same(1050, 10)); err != nil {
+	if _, err := s.Publish(limit(t), alike(r, 1050, 10, "v")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(limit(t)); err != nil || s.Status().Err != nil {
