@@ -31,6 +31,7 @@ type Destination struct {
 	Ring        Ring     `yaml:"ring"`
 	DetachAfter Duration `yaml:"detach_after"`
 	Sinks       []Sink   `yaml:"sinks"`
+	Snapshot    Snapshot `yaml:"snapshot"`
 
 	OnLostPosition  string `yaml:"on_lost_position"`
 	StatementFormat string `yaml:"statement_format"`
@@ -57,6 +58,27 @@ const (
 	LostEarliest = "earliest" // go on at the first place of the source's log
 	LostLatest   = "latest"   // or at its end
 )
+
+// StartSnapshot as Destination.Start begins at the end of the log, and has what the tables hold already read beside it. So does LostSnapshot
+// as Destination.OnLostPosition.
+const (
+	StartSnapshot = "snapshot"
+	LostSnapshot  = "snapshot"
+)
+
+// Snapshots tells whether the configuration orders snapshots by itself.
+func (d *Destination) Snapshots() bool {
+	return d.Start == StartSnapshot || d.OnLostPosition == LostSnapshot
+}
+
+// Snapshot says what snapshots of a destination read, and how much at a time.
+type Snapshot struct {
+	Tables        []string          `yaml:"tables"`          // patterns within the destination's tables; none: all of them
+	Where         map[string]string `yaml:"where"`           // conditions in the source's SQL, by schema.table
+	RowsPerSecond int64             `yaml:"rows_per_second"` // 0: as fast as they are published
+	ChunkBytes    Bytes             `yaml:"chunk_bytes"`
+	MaxPending    Bytes             `yaml:"max_pending"`
+}
 
 // Source is the database server of a destination, or its failover group.
 type Source struct {
@@ -326,6 +348,8 @@ func (c *Config) setDefaults() {
 		def(&d.Ring.Bytes, 16<<20)
 		def(&d.Ring.Events, 1<<16)
 		def(&d.DetachAfter, Duration(5*time.Second))
+		def(&d.Snapshot.ChunkBytes, 512<<10)
+		def(&d.Snapshot.MaxPending, 64<<20)
 		def(&d.Source.Heartbeat, Duration(time.Second))
 		def(&d.Source.DialTimeout, Duration(10*time.Second))
 		for j := range d.Sinks {

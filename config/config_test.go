@@ -116,8 +116,9 @@ destinations:
   - name: shop
     source: {address: [nohost], user: "", pasword: hunter2}
     tables: [shop, "a.b.c"]
-    start: snapshot
-    on_lost_position: snapshot
+    start: snapshots
+    on_lost_position: snapshots
+    snapshot: { tables: [orders], where: { orders: "id > 5", shop.orders: "id > 5)" }, rows_per_second: -1, chunk_bytes: 1KiB, max_pending: 2KiB }
     statement_format: ignore
     ring: {bytes: 5 apples}
     sinks:
@@ -142,7 +143,9 @@ canal: {listen: "11111", user: canal, tls: {cert: c}, batch: rows, filter: widen
 	for _, want := range []string{
 		"deployment:", "nonsense: unknown key", "stop_timeout:", "destinations[0].source.address[0]:", "destinations[0].source.user:",
 		"destinations[0].source.pasword: unknown key", "destinations[0].tables[0]:", "destinations[0].tables[1]:",
-		"destinations[0].start: start: snapshot comes with a later version", "destinations[0].on_lost_position: on_lost_position: snapshot comes with a later version", `destinations[0].statement_format: "ignore" is not known`, "meta.save_interval:", "destinations[0].ring.bytes:",
+		`destinations[0].start: "snapshots" is not known`, `destinations[0].on_lost_position: "snapshots" is not known`,
+		"destinations[0].snapshot.tables[0]:", `destinations[0].snapshot.where: "orders" is not the name of a table`, "shop.orders: a parenthesis in", "destinations[0].snapshot.rows_per_second:", "destinations[0].snapshot.chunk_bytes:", "destinations[0].snapshot.max_pending:",
+		`destinations[0].statement_format: "ignore" is not known`, "meta.save_interval:", "destinations[0].ring.bytes:",
 		"destinations[0].sinks[0]: exactly one of", "destinations[0].sinks[0].kafka.brokers:", `destinations[0].sinks[0].kafka.delivery: "twice" is not known`, "destinations[0].sinks[0].kafka.commit_interval: needs delivery: transactional",
 		"destinations[0].sinks[0].kafka.topics.partitions:", "destinations[0].sinks[0].pulsar.url:", "destinations[0].sinks[0].time_zone: must be UTC",
 		"destinations[0].sinks[0].debezium.topic.prefix:", "destinations[0].sinks[0].debezium.schemas.enable:", "destinations[0].sinks[0].debezium.decimal.handling.mode:", "destinations[0].sinks[0].debezium.time.precision.mode:",
@@ -188,6 +191,26 @@ func TestDebeziumDefaults(t *testing.T) {
 		s := &c.Destinations[0].Sinks[0]
 		if got := fmt.Sprint(s.Topic, " ", *s.Tombstones, " ", s.Debezium.Prefix, " ", *s.Debezium.Schemas); got != want {
 			t.Errorf("%s: %s, want %s", codec, got, want)
+		}
+	}
+}
+
+// TestSnapshots: what orders snapshots, and what they read by default.
+func TestSnapshots(t *testing.T) {
+	for more, want := range map[string]string{
+		"":                           "false 524288 67108864 0",
+		"start: snapshot":            "true 524288 67108864 0",
+		"on_lost_position: snapshot": "true 524288 67108864 0",
+		"snapshot: {tables: [shop.a], where: {shop.a: 'x > 1'}, rows_per_second: 100, chunk_bytes: 64KiB, max_pending: 1MiB}": "false 65536 1048576 100",
+	} {
+		c, err := Parse([]byte(minimal+"    "+more+"\n"), env(nil))
+		if err != nil {
+			t.Errorf("%s: %v", more, err)
+			continue
+		}
+		d := &c.Destinations[0]
+		if got := fmt.Sprint(d.Snapshots(), int64(d.Snapshot.ChunkBytes), int64(d.Snapshot.MaxPending), d.Snapshot.RowsPerSecond); got != want {
+			t.Errorf("%s: %s, want %s", more, got, want)
 		}
 	}
 }

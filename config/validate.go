@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/canalzk"
+	"github.com/binlogmq/binlogmq/internal/condition"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/internal/topicname"
 )
@@ -47,10 +48,6 @@ func (f *faults) name(path, v string) {
 	if !nameForm.MatchString(v) {
 		f.add(path, "%q is not a name: letters, digits, - and _, at most 64, the first a letter or digit", v)
 	}
-}
-
-func (f *faults) later(path, what string) {
-	f.add(path, "%s comes with a later version of binlogmq", what)
 }
 
 func (f *faults) tables(path string, patterns []string) {
@@ -244,11 +241,8 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	f.tables(path+".tables", d.Tables)
 	f.start(path+".start", d.Start)
 	f.oneOf(path+".statement_format", d.StatementFormat, StatementStop, StatementSkip)
-	if d.OnLostPosition == "snapshot" {
-		f.later(path+".on_lost_position", "on_lost_position: snapshot")
-	} else {
-		f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest)
-	}
+	f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest, LostSnapshot)
+	f.snapshot(path+".snapshot", &d.Snapshot)
 	if d.Schema != SchemaFormer {
 		f.oneOf(path+".schema", d.Schema, "", "log")
 	}
@@ -280,6 +274,23 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	}
 }
 
+// snapshot checks what snapshots read.
+func (f *faults) snapshot(path string, s *Snapshot) {
+	f.tables(path+".tables", s.Tables)
+	if err := condition.CheckAll(s.Where); err != nil {
+		f.add(path+".where", "%v", err)
+	}
+	if s.RowsPerSecond < 0 {
+		f.add(path+".rows_per_second", "must be positive, or 0 for as fast as they are published")
+	}
+	if s.ChunkBytes < 16<<10 || s.ChunkBytes > 8<<20 {
+		f.add(path+".chunk_bytes", "16KiB to 8MiB")
+	}
+	if s.MaxPending < 4*s.ChunkBytes {
+		f.add(path+".max_pending", "at least four times chunk_bytes (%d bytes)", s.ChunkBytes)
+	}
+}
+
 var (
 	gtidStart = regexp.MustCompile(`^gtid:.+`)
 	fileStart = regexp.MustCompile(`^[^:/]+:\d+$`)
@@ -288,15 +299,13 @@ var (
 func (f *faults) start(path, s string) {
 	_, timeErr := time.Parse(time.RFC3339, s)
 	switch {
-	case s == "snapshot":
-		f.later(path, "start: snapshot")
-	case s == "earliest", s == "latest", gtidStart.MatchString(s), timeErr == nil:
+	case s == StartSnapshot, s == "earliest", s == "latest", gtidStart.MatchString(s), timeErr == nil:
 	case fileStart.MatchString(s):
 		if _, err := strconv.ParseUint(s[strings.LastIndexByte(s, ':')+1:], 10, 64); err != nil {
 			f.add(path, "the offset in %q is out of range", s)
 		}
 	default:
-		f.add(path, "%q is not known; write earliest, latest, gtid:SET, FILE:OFFSET or a time such as 2026-01-31T12:00:00Z", s)
+		f.add(path, "%q is not known; write earliest, latest, snapshot, gtid:SET, FILE:OFFSET or a time such as 2026-01-31T12:00:00Z", s)
 	}
 }
 

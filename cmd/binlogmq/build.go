@@ -59,6 +59,10 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 			log.Warn("schema: information_schema means the same as none: leave it out", "destination", d.Name)
 		}
 	}
+	start := d.Start
+	if start == config.StartSnapshot {
+		start = "latest" // what is there already is read beside the stream
+	}
 	c, err := connector.New(connector.Options{
 		Destination: d.Name,
 		Addresses:   d.Source.Address,
@@ -67,7 +71,7 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 		TLS:         tls,
 		Tables:      tables,
 		Skips:       skips,
-		Start:       d.Start,
+		Start:       start,
 		Reader:      number,
 		ServerID:    d.Source.ServerID,
 		SchemaFrom:  from,

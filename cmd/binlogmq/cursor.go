@@ -175,6 +175,9 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	if *at == "" {
 		return usageError{errors.New("cursor set: --at is needed: earliest, latest, gtid:SET, FILE:OFFSET or a time")}
 	}
+	if *at == config.StartSnapshot {
+		return usageError{errors.New("cursor set: a snapshot is no place: set --at latest, and order one with: binlogmq snapshot start")}
+	}
 	cfg, d, err := load(f.Name(), *path, *name)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func TestUseAndExitCodes(t *testing.T) {
 		{[]string{"cursor", "skip", "-c", config, "--gtid", "0-1-2"}, 2, `^$`, `^binlogmq: cursor skip: --destination is needed`},
 		{[]string{"schema", "forget", "-c", config}, 2, `^$`, `^binlogmq: schema forget: --destination is needed`},
 		{[]string{"cursor", "set", "-c", config, "--at", "yesterday", "--destination", "shop"}, 2, `^$`, `start: "yesterday" is not known`},
-		{[]string{"cursor", "set", "-c", config, "--at", "snapshot", "--destination", "shop"}, 2, `^$`, `later version`},
+		{[]string{"cursor", "set", "-c", config, "--at", "snapshot", "--destination", "shop"}, 2, `^$`, `cursor set: a snapshot is no place`},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			code, out, errs := call(t, "", c.args...)

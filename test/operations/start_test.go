@@ -38,7 +38,7 @@ func TestConfigurationRefused(t *testing.T) {
 		"unknown key":      {change("start:", "strat:"), []string{"line ", "destinations[0].strat", "unknown key", "known here are"}},
 		"missing variable": {change(fmt.Sprintf("%q", secret), `"${NO_SUCH_VARIABLE}"`), []string{"line ", "destinations[0].source.password", "NO_SUCH_VARIABLE is not set"}},
 		"secret as number": {change("save_interval: 100ms", "save_interval: "+secret), []string{"meta.save_interval"}},
-		"later version":    {change(`start: "latest"`, "start: snapshot"), []string{"destinations[0].start", "later version"}},
+		"condition":        {change(`start: "latest"`, "start: snapshot\n    snapshot: { where: { shop.item: \"1) OR (1\" } }"), []string{"destinations[0].snapshot.where", "shop.item", "closes that was not opened"}},
 		"several at once": {change(`start: "latest"`, "start: yesterday\n    schema: guess\n    ring: { bytes: 1 }"),
 			[]string{"destinations[0].start", "destinations[0].schema", "destinations[0].ring.bytes"}},
 	} {
