@@ -1,9 +1,6 @@
 package event
 
-import (
-	"errors"
-	"slices"
-)
+import "errors"
 
 // Kind says which binlog-level step an [Event] is.
 type Kind uint8
@@ -68,18 +65,6 @@ type Txn struct {
 	// Snapshot is not nil if the rows were read from a table, and not from the log: then they are inserts of rows as they were where the
 	// transaction before ends, GTID is zero, and File and Start are where that one ends.
 	Snapshot *Snapshot
-}
-
-// Snapshot tells of which snapshot rows are. It is immutable.
-type Snapshot struct {
-	ID      string   `json:"id"`                // names the snapshot in its destination
-	Chunk   int64    `json:"chunk"`             // number of the chunk in its destination, from 1
-	Clients []string `json:"clients,omitempty"` // client ids of the subscriptions that get it; none: all
-}
-
-// For tells whether a subscription gets the rows. It may be called on nil, as for rows of the log, which are for all.
-func (s *Snapshot) For(client string) bool {
-	return s == nil || len(s.Clients) == 0 || slices.Contains(s.Clients, client)
 }
 
 // Event is one binlog-level step of a destination.
