@@ -31,12 +31,21 @@ type Options struct {
 	PassDML     bool                 // statement-format DML that may concern captured tables is logged, counted and passed over, instead of ending Read
 	History     *schema.History      // what is known of the tables, shared by the Connectors of a destination; nil: it ends with this Connector
 	Skips       map[event.GTID]int64 // transactions that are passed over unread, with the ordinals that each takes (meta.Skip)
+	Snapshot    SnapshotOptions      // how tables are read for them
 	Heartbeat   time.Duration        // of the idle source; 0: 5 s
 	ReadTimeout time.Duration        // silence that counts as a lost link; 0: three heartbeats
 	DialTimeout time.Duration        // connect and log in; 0: 10 s
 	PollPeriod  time.Duration        // how often the source is asked for its position; 0: 2 s
 	MaxEvent    int                  // largest event accepted, in bytes, as logged: a row, or a whole transaction when compressed; 0: no limit
 	Logger      *slog.Logger         // nil: slog.Default
+}
+
+// SnapshotOptions say how fast tables are read for snapshots, and in which pieces. The zero value is good.
+type SnapshotOptions struct {
+	ChunkBytes    int   // row images that are read at once, about; 0: 512 KiB. A table without a key is read at once, up to 64 MiB
+	ChunkRows     int   // rows that are read at once, at most; 0: 8192
+	RowsPerSecond int   // at most, on average; 0: as fast as it goes
+	MaxPending    int64 // bytes of chunks that may wait for subscriptions to acknowledge them: above it nothing is read; 0: 256 MiB
 }
 
 // Limits of one put.

@@ -40,6 +40,38 @@ type Status struct {
 	LagBytes    uint64        // binlog between the two positions
 	LastCommit  time.Time     // commit time of the last transaction read; zero before the first
 	SourceAsked time.Time     // when the source was last asked for its position
+	Snapshot    Snapshot      // what is read of tables
+}
+
+// Snapshot is what a Connector does about the snapshot that is ordered.
+type Snapshot struct {
+	State         SnapshotState
+	Since         time.Time // when State became what it is; zero before the first snapshot
+	Request       string    // id of the request that is carried out; "": none
+	Reason        string    // why it was ordered
+	Table         string    // the one that is being read, as schema.table; "" between tables
+	Tables        int       // how many the request has, as far as is known; tables that appear meanwhile are added
+	Done          int       // how many of them are read to their end
+	Rows          int64     // rows of the request that were handed on
+	PendingChunks int       // chunks that some cursor has not passed
+	PendingBytes  int64     // of those, as they are kept
+	Err           error     // why the last attempt to go on failed; nil when all is well
+}
+
+// SnapshotState says how a snapshot gets on.
+type SnapshotState uint8
+
+// The states of a snapshot.
+const (
+	SnapshotNone    SnapshotState = iota // none is ordered
+	SnapshotReading                      // tables are read
+	SnapshotWaiting                      // nothing is read until subscriptions have acknowledged what was, see SnapshotOptions.MaxPending
+	SnapshotFailing                      // what was tried last failed, as Snapshot.Err says, and is tried again
+)
+
+// String returns the state in lower case: "none", "reading", "waiting" or "failing".
+func (s SnapshotState) String() string {
+	return [...]string{"none", "reading", "waiting", "failing"}[s]
 }
 
 // status is what the main reader and its poller write.
