@@ -419,10 +419,13 @@ func (s *sub) look(sc *scan, size Size) {
 		}
 		switch e.Kind {
 		case event.Begin, event.End:
-			if cut == math.MaxInt64 {
+			if cut == math.MaxInt64 || !e.Txn.Snapshot.For(s.id.Client) {
 				continue
 			}
 		case event.Rows:
+			if !e.Txn.Snapshot.For(s.id.Client) {
+				continue
+			}
 			if e.Ordinal+int64(e.Skip) <= cut {
 				if store.LastOrdinal(e) <= cut {
 					continue

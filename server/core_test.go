@@ -137,7 +137,10 @@ func play(script string) string {
 			p.c = newCore("shop", int(num(1)), 1<<20)
 		case "write": // write b a3 c1 d e
 			for _, w := range f[1:] {
-				switch n, _ := strconv.Atoi(w[1:]); {
+				chunk, clients, ok := strings.Cut(w, "=") // a3=NAME,NAME: a chunk of a snapshot
+				switch n, _ := strconv.Atoi(chunk[1:]); {
+				case ok:
+					p.h.chunk(int(w[0]-'a'), n, 100, strings.FieldsFunc(clients, func(r rune) bool { return r == ',' })...)
 				case n > 0:
 					p.h.rows(int(w[0]-'a'), n, 100)
 				case w == "begin":

@@ -27,6 +27,7 @@ func TestDoneI7(t *testing.T) {
 func doneIsPassedOver(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	h := newHistory(true)
+	h.logOnly = true // a chunk has no place in the numbers of another server
 	h.write(rng, 30)
 	start := h.cursor(0)
 	start.Done = &event.Done{}

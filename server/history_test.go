@@ -27,19 +27,20 @@ type history struct {
 	gtid   bool
 	server string
 
-	mu     sync.Mutex
-	events []*event.Event
-	after  map[int64]int            // index of the event behind a transaction end
-	ends   map[int64]event.Position // where transaction ends lie
-	last   int64
-	offset uint64
-	txns   int
-	grown  chan struct{}
-	fail   error // makes every Read end
-	starts int
-	reads  int
-	live   int // Reads that run now
-	most   int
+	mu      sync.Mutex
+	events  []*event.Event
+	after   map[int64]int            // index of the event behind a transaction end
+	ends    map[int64]event.Position // where transaction ends lie
+	last    int64
+	offset  uint64
+	txns    int
+	grown   chan struct{}
+	logOnly bool  // no rows of snapshots
+	fail    error // makes every Read end
+	starts  int
+	reads   int
+	live    int // Reads that run now
+	most    int
 }
 
 var tables = []*event.Table{{Schema: "shop", Name: "a"}, {Schema: "shop", Name: "b"}, {Schema: "shop", Name: "c"}}
@@ -93,8 +94,28 @@ func (h *history) end() {
 	h.ends[h.last] = p
 }
 
+// chunk puts rows of a snapshot behind the last transaction end.
+func (h *history) chunk(table, n, size int, clients ...string) {
+	at := h.offset
+	t := &event.Txn{File: "binlog.000001", Start: at, ServerUUID: h.server, Snapshot: &event.Snapshot{ID: "first", Chunk: 1, Clients: clients}}
+	put := func(e *event.Event, size int) {
+		e.Txn = t
+		h.add(e, size)
+		h.offset, e.Start, e.Next = at, at, at
+	}
+	put(&event.Event{Kind: event.Begin}, 50)
+	put(&event.Event{Kind: event.Rows, Op: event.Insert, Table: tables[table], Rows: uint32(n), Ordinal: h.last + 1}, size)
+	p := h.ends[h.last]
+	h.last += int64(n) + 1
+	put(&event.Event{Kind: event.End, Ordinal: h.last}, 30)
+	h.after[h.last], h.ends[h.last] = len(h.events), p
+}
+
 // commit writes a random transaction.
 func (h *history) commit(rng *rand.Rand) {
+	for !h.logOnly && rng.IntN(6) == 0 {
+		h.chunk(rng.IntN(3), 1+rng.IntN(20), 40+rng.IntN(1000))
+	}
 	h.begin()
 	n := rng.IntN(4)
 	if rng.IntN(20) == 0 {

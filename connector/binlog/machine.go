@@ -51,6 +51,7 @@ type Options struct {
 	Charsets    map[uint32]string               // collation id -> character set, as the server has them; nil: the default collations are known
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
+	Ended       func() error             // called behind each transaction end that was emitted, where [Machine.Insert] may be called; its errors are as those of Emit. May be nil
 	Skip        func(event.GTID) int64   // how many ordinals a transaction takes that is passed over unread; 0: it is read. May be nil
 	Skipped     func(event.GTID, int64)  // told of each such transaction; may be nil
 	Scan        bool                     // only positions are wanted: what would stop the stream is passed over
@@ -148,10 +149,11 @@ type Machine struct {
 	defs    map[string]*definition
 	defSize int // bytes of defs
 
-	file    string // current binlog file
-	pos     uint64 // offset behind the last event
-	ordinal int64  // last number given
-	base    int64  // last number given before the open transaction
+	file    string         // current binlog file
+	pos     uint64         // offset behind the last event
+	ordinal int64          // last number given
+	base    int64          // last number given before the open transaction
+	last    event.Position // last transaction end, without GTIDs
 
 	state   state
 	txn     *event.Txn // open transaction; nil between transactions
@@ -176,7 +178,7 @@ func NewMachine(opt Options) *Machine {
 	}
 	return &Machine{
 		opt: opt, defs: map[string]*definition{}, file: opt.Position.File, pos: opt.Position.Offset,
-		ordinal: opt.Ordinal,
+		ordinal: opt.Ordinal, last: event.Position{File: opt.Position.File, Offset: opt.Position.Offset, ServerUUID: opt.Position.ServerUUID},
 	}
 }
 
@@ -525,7 +527,11 @@ func (m *Machine) end(r *Raw, xid, start, next uint64) error {
 		File: m.file, Start: start, Next: next, Txn: m.txn, XID: xid, Size: sizeofEvent,
 	}
 	m.reset()
-	return m.opt.Emit(e)
+	m.last = event.Position{File: e.File, Offset: e.Next, ServerUUID: e.Txn.ServerUUID}
+	if err := m.opt.Emit(e); err != nil || m.opt.Ended == nil {
+		return err
+	}
+	return m.opt.Ended()
 }
 
 func (m *Machine) xidEvent(r *Raw, start, next uint64) error {

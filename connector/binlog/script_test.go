@@ -54,6 +54,8 @@ type script struct {
 
 	inner   []byte // events of a payload being built
 	payload string
+
+	chunks []func() error
 }
 
 func (s *script) feed(t EventType, flags uint16, body []byte) {
@@ -168,6 +170,45 @@ func (s *script) line(line string) {
 			return 0
 		}
 		s.m.opt.Skipped = func(g event.GTID, n int64) { fmt.Fprintf(&s.out, "passed over %s, %d\n", g, n) }
+	case "chunk": // ordinal, rows of each part: stands behind the transaction end with that ordinal
+		tab := &event.Table{Schema: "shop", Name: "item", Columns: []event.Column{{Name: "id", Type: event.TypeLong}}, Key: []int{0}}
+		if args[1] == "other" {
+			tab.Schema = "other"
+			args = append(args[:1:1], args[2:]...)
+		}
+		if err := tab.Compile(); err != nil {
+			s.t.Fatal(err)
+		}
+		c := &Insertion{Snapshot: &event.Snapshot{ID: "first", Chunk: 1 + int64(len(s.chunks))}, ServerID: 7, Time: 1e15, Table: tab}
+		for i := 1; i < len(args); i++ {
+			n, err := strconv.Atoi(args[i])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			c.Parts = append(c.Parts, InsertionPart{Rows: n, Raw: make([]byte, 5*n)})
+		}
+		at, err := strconv.ParseInt(args[0], 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.chunks = append(s.chunks, func() error {
+			if s.m.Ordinal() != at {
+				return nil
+			}
+			return s.m.Insert(c)
+		})
+		s.m.opt.Ended = func() error {
+			for _, f := range s.chunks {
+				if err := f(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	case "begin":
+		if err := s.m.opt.Ended(); err != nil {
+			fmt.Fprintf(&s.out, "error: %v\n", err)
+		}
 	case "scan":
 		s.m.opt.Scan = true
 	case "payload":

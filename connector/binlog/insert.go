@@ -1,0 +1,84 @@
+package binlog
+
+import (
+	"errors"
+
+	"github.com/binlogmq/binlogmq/event"
+)
+
+// Insertion is a transaction that no log has: rows that were read from a table, as inserts.
+type Insertion struct {
+	Snapshot *event.Snapshot
+	ServerID uint32
+	Time     int64 // microseconds since 1970 UTC
+	Table    *event.Table
+	Parts    []InsertionPart
+}
+
+// InsertionPart is a run of rows that becomes one event. Raw must not be written again.
+type InsertionPart struct {
+	Rows int
+	Raw  []byte // row images with all columns of the table's Shown
+}
+
+// Ordinal returns the last number that was given.
+func (m *Machine) Ordinal() int64 { return m.ordinal }
+
+// Last returns the transaction end behind which the Machine stands or where the open transaction began: that of the Options before the first.
+func (m *Machine) Last() (file string, offset uint64, serverUUID string) {
+	return m.last.File, m.last.Offset, m.last.ServerUUID
+}
+
+// Insert emits a transaction of its own between two of the stream, behind the last transaction end, which remains the place at which
+// reading goes on. It takes its ordinals as one of the log does. Rows of a table that is not captured are left out, and take none.
+func (m *Machine) Insert(i *Insertion) error {
+	if m.state != between {
+		return errors.New("rows of a snapshot inside a transaction")
+	}
+	at := &m.last
+	t := m.alloc.txn()
+	*t = event.Txn{
+		File: at.File, Start: at.Offset, ServerUUID: at.ServerUUID, ServerID: i.ServerID, Time: i.Time, Snapshot: i.Snapshot,
+	}
+	e := m.alloc.event(0)
+	*e = event.Event{
+		Kind: event.Begin, ServerID: i.ServerID, Time: i.Time, File: at.File, Start: at.Offset, Next: at.Offset, Txn: t, Size: sizeofEvent + sizeofTxn,
+	}
+	if err := m.opt.Emit(e); err != nil {
+		return err
+	}
+	rows := int64(0)
+	if m.opt.Match(i.Table.Schema, i.Table.Name) {
+		table := i.Table.Shown()
+		all := allColumns(len(table.Columns))
+		for k := range i.Parts {
+			p := &i.Parts[k]
+			e := m.alloc.event(len(p.Raw))
+			*e = event.Event{
+				Kind: event.Rows, Op: event.Insert, Last: k == len(i.Parts)-1, ServerID: i.ServerID, Rows: uint32(p.Rows), Ordinal: m.ordinal + 1, Index: rows,
+				Time: i.Time, File: at.File, Start: at.Offset, Next: at.Offset, Txn: t, Table: table, Images: event.Images{After: all}, Raw: p.Raw,
+				Size: sizeofEvent + len(p.Raw) + len(all),
+			}
+			m.ordinal += int64(p.Rows)
+			rows += int64(p.Rows)
+			if err := m.opt.Emit(e); err != nil {
+				return err
+			}
+		}
+	}
+	m.ordinal++
+	e = m.alloc.event(0)
+	*e = event.Event{
+		Kind: event.End, ServerID: i.ServerID, Ordinal: m.ordinal, Index: rows, Time: i.Time, File: at.File, Start: at.Offset, Next: at.Offset, Txn: t, Size: sizeofEvent,
+	}
+	return m.opt.Emit(e)
+}
+
+// allColumns returns the bitmap of an image that has all of n columns.
+func allColumns(n int) []byte {
+	b := make([]byte, (n+7)/8)
+	for i := range n {
+		b[i>>3] |= 1 << (i & 7)
+	}
+	return b
+}
