@@ -26,6 +26,10 @@ const (
 	jsonOpaque      = 0x0f
 )
 
+// JSONAsText begins a value of MySQL's type JSON that holds the document as text behind it: what SELECT shows, where the binary form is not to be had. No
+// server logs it.
+const JSONAsText = 0x7f
+
 // jsonDepth is the server's limit on nesting, with some room.
 const jsonDepth = 128
 
@@ -36,10 +40,13 @@ var (
 
 // appendJSON appends the text of a binary JSON document exactly as the server
 // prints it: members in stored order, a space behind ',' and ':'. An empty
-// document is what INSERT IGNORE makes of a NULL, and shown as null.
+// document is what INSERT IGNORE makes of a NULL, and shown as null. Behind [JSONAsText] stands what the server printed.
 func appendJSON(dst, doc []byte) ([]byte, error) {
-	if len(doc) == 0 {
+	switch {
+	case len(doc) == 0:
 		return append(dst, "null"...), nil
+	case doc[0] == JSONAsText:
+		return append(dst, doc[1:]...), nil
 	}
 	if n := len(doc) + len(doc)/4; len(doc) > 1<<20 && n > cap(dst)-len(dst) {
 		dst = append(make([]byte, 0, len(dst)+n), dst...) // I9: at once, where growing leaves as much again behind

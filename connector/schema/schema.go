@@ -203,13 +203,8 @@ func (b *Builder) joined(t *event.Table) bool {
 // live has the events of a table WITH SYSTEM VERSIONING show its present rows. That it is one says the history; where that does not know
 // the table, nothing is guessed of one that looks like it, since messages and their numbers depend on it (I5, I6).
 func (b *Builder) live(t *event.Table, n ddl.Name, joined bool) error {
-	index := func(name string) int {
-		return slices.IndexFunc(t.Columns, func(c event.Column) bool {
-			return c.Name == name && (joined || !c.Nullable) && (c.Type == event.TypeTimestamp2 && c.Meta == 6 || c.Type == event.TypeTimestamp)
-		})
-	}
-	end := index("row_end")
-	if end < 0 || index("row_start") < 0 {
+	end := endColumn(t, joined)
+	if end < 0 {
 		return nil
 	}
 	state, def := b.opt.View.def(n)
@@ -226,10 +221,28 @@ func (b *Builder) live(t *event.Table, n ddl.Name, joined bool) error {
 		}
 	}
 	if def.Versioned {
-		t.RowEnd = end + 1
-		t.Key = slices.DeleteFunc(slices.Clone(t.Key), func(k int) bool { return k == end })
+		presentRows(t, end)
 	}
 	return nil
+}
+
+// endColumn returns the column that says until when a row is valid if the table looks like one WITH SYSTEM VERSIONING, else -1.
+func endColumn(t *event.Table, joined bool) int {
+	index := func(name string) int {
+		return slices.IndexFunc(t.Columns, func(c event.Column) bool {
+			return c.Name == name && (joined || !c.Nullable) && (c.Type == event.TypeTimestamp2 && c.Meta == 6 || c.Type == event.TypeTimestamp)
+		})
+	}
+	if index("row_start") < 0 {
+		return -1
+	}
+	return index("row_end")
+}
+
+// presentRows has the table's events show its present rows.
+func presentRows(t *event.Table, end int) {
+	t.RowEnd = end + 1
+	t.Key = slices.DeleteFunc(slices.Clone(t.Key), func(k int) bool { return k == end })
 }
 
 // name gives the columns of a table the names that they had where the reader stands (I6).
@@ -631,8 +644,7 @@ func disagree(c *event.Column, k *ddl.Column, joined bool) string {
 	case event.TypeVarcharCompressed:
 		return unless(is("varchar", "varbinary"))
 	case event.TypeBlob, event.TypeBlobCompressed:
-		size := map[string]uint16{"tinytext": 1, "tinyblob": 1, "text": 2, "blob": 2, "mediumtext": 3, "mediumblob": 3, "longtext": 4, "longblob": 4, "json": 4}[k.DataType]
-		return unless(size == c.Meta && (c.Charset == "" || (c.Charset == "binary") == strings.HasSuffix(k.DataType, "blob")))
+		return unless(blobs[k.DataType] == c.Meta && (c.Charset == "" || (c.Charset == "binary") == strings.HasSuffix(k.DataType, "blob")))
 	case event.TypeJSON:
 		return unless(is("json"))
 	case event.TypeVector:
@@ -642,6 +654,9 @@ func disagree(c *event.Column, k *ddl.Column, joined bool) string {
 	}
 	return unless(false)
 }
+
+// blobs gives the bytes of the length of a value. MariaDB's JSON may be told as what it is.
+var blobs = map[string]uint16{"tinytext": 1, "tinyblob": 1, "text": 2, "blob": 2, "mediumtext": 3, "mediumblob": 3, "longtext": 4, "longblob": 4, "json": 4}
 
 func agreeBinary(c *event.Column, k *ddl.Column, bin string) bool {
 	return c.Charset == "" || (c.Charset == "binary") == (k.DataType == bin)
