@@ -203,10 +203,12 @@ func appendHeader(dst []byte, e *event.Event) (_ []byte, header int) {
 	return dst, header
 }
 
-// shutHeader appends the transaction's GTID and ends the header.
+// shutHeader appends the transaction's GTID, or what names a chunk of a snapshot, and ends the header.
 func shutHeader(dst []byte, header int, e *event.Event) []byte {
-	if e.Txn != nil && !e.Txn.GTID.IsZero() {
-		var buf [128]byte
+	var buf [128]byte
+	if s := e.Snapshot(); s != nil {
+		dst = appendPair(dst, headerProps, "snapshot", s.Append(buf[:0]))
+	} else if e.Txn != nil && !e.Txn.GTID.IsZero() {
 		gtid := e.Txn.GTID.Append(buf[:0])
 		dst = appendPair(dst, headerProps, "curtGtid", gtid)
 		dst = protowire.AppendBytes(append(dst, headerGTID), gtid)
@@ -237,8 +239,10 @@ func (c *Codec) appendEnd(dst []byte, e *event.Event) []byte {
 	dst, header := appendHeader(dst, e)
 	dst = shutHeader(dst, header, e)
 	dst, store := canalwire.OpenLength(append(dst, entryKind, entryEnd, entryStore), small)
-	if e.XID != 0 {
-		var buf [20]byte
+	var buf [64]byte
+	if s := e.Snapshot(); s != nil {
+		dst = protowire.AppendBytes(append(dst, endTransaction), s.Append(buf[:0]))
+	} else if e.XID != 0 {
 		dst = protowire.AppendBytes(append(dst, endTransaction), strconv.AppendUint(buf[:0], e.XID, 10))
 	}
 	canalwire.CloseLength(dst, store, small)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -32,8 +33,8 @@ func newCodec(t testing.TB, o Options) *Codec {
 	return c
 }
 
-// entry takes a packet of codectest's rows apart, down to the header and the content of its only entry.
-func entry(value []byte) (header, store codectest.Fields, err error) {
+// entry takes a packet of codectest's rows apart, down to the header and the content of its only entry, whose GTID it must have.
+func entry(value []byte, gtid string) (header, store codectest.Fields, err error) {
 	if header, store, err = codectest.ReadCanalEntry(value); err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +46,7 @@ func entry(value []byte) (header, store codectest.Fields, err error) {
 		return nil, nil, fmt.Errorf("batch id %s", id)
 	}
 	for number, want := range map[protowire.Number]string{2: "binlog.000007", 6: "1700000000000", 7: "2",
-		13: "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"} {
+		13: gtid} {
 		if got := header.Text(number); got != want {
 			return nil, nil, fmt.Errorf("header field %d is %q, want %q", number, got, want)
 		}
@@ -54,21 +55,48 @@ func entry(value []byte) (header, store codectest.Fields, err error) {
 }
 
 func read(value []byte) (codectest.Message, error) {
-	if _, _, err := entry(value); err != nil {
+	if _, _, err := entry(value, "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"); err != nil {
 		return codectest.Message{}, err
 	}
 	return codectest.ReadCanalProtobuf(value)
+}
+
+// readSnapshot reads a snapshot's row: it has a place in the log and the chunk's name, and no GTID.
+func readSnapshot(value []byte) (codectest.Message, error) {
+	header, _, err := entry(value, "")
+	if err != nil {
+		return codectest.Message{}, err
+	}
+	props, err := properties(header)
+	if err != nil || header.Text(3) != "4000" || header.Text(4) != "1" || header.Text(10) != "" || !maps.Equal(props, map[string]string{"rowsCount": "1", "snapshot": "evening/4"}) {
+		return codectest.Message{}, fmt.Errorf("header %v, properties %v (%v)", header, props, err)
+	}
+	return codectest.ReadCanalProtobuf(value)
+}
+
+// properties returns those of an entry's header.
+func properties(header codectest.Fields) (map[string]string, error) {
+	props := map[string]string{}
+	for _, b := range header[12] {
+		pair, err := codectest.ParseFields(b)
+		if err != nil {
+			return nil, err
+		}
+		props[pair.Text(1)] = pair.Text(2)
+	}
+	return props, nil
 }
 
 func TestConformance(t *testing.T) {
 	for _, o := range []Options{{}, {Enum: "label"}} {
 		t.Run(o.Enum, func(t *testing.T) {
 			codectest.Run(t, codectest.Format{
-				New:      func() codec.Codec { return newCodec(t, o) },
-				Read:     read,
-				Text:     codectest.CanalText(false, o.Enum == "label"),
-				Binary:   true,
-				TableKey: true,
+				New:          func() codec.Codec { return newCodec(t, o) },
+				Read:         read,
+				ReadSnapshot: readSnapshot,
+				Text:         codectest.CanalText(false, o.Enum == "label"),
+				Binary:       true,
+				TableKey:     true,
 			})
 		})
 	}
@@ -189,6 +217,51 @@ func TestEntries(t *testing.T) {
 	}
 	if m, err = codectest.ParsePath(end, 1); err != nil || m.Text(3) != fmt.Sprint(5<<32) || m.Text(10) != "31" {
 		t.Errorf("the end's header is %v (%v)", m, err)
+	}
+}
+
+// TestSnapshotEntries: over Canal's TCP protocol a chunk is a transaction that is named, with the rows of each event in one entry.
+func TestSnapshotEntries(t *testing.T) {
+	c := newCodec(t, Options{})
+	tab := codectest.Shop(t)
+	e := codectest.SnapshotEvent(tab, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.Null, codectest.Null, codectest.Null})
+	e.Raw, e.Rows = append(e.Raw, e.Raw...), 2
+	border := func(kind event.Kind) *event.Event {
+		return &event.Event{Kind: kind, Txn: codectest.Snapshot, ServerID: 1, Time: codectest.Snapshot.Time, File: codectest.Snapshot.File, Start: codectest.Snapshot.Start, Next: codectest.Snapshot.Start}
+	}
+	for _, x := range []struct {
+		e           *event.Event
+		kind, event string
+		props       map[string]string
+		id          string
+	}{
+		{border(event.Begin), "1", "", map[string]string{"snapshot": "evening/4"}, ""},
+		{e, "2", "1", map[string]string{"snapshot": "evening/4", "rowsCount": "2"}, "1"}, // field 2 of rows is the type of event
+		{border(event.End), "3", "", map[string]string{"snapshot": "evening/4"}, "evening/4"},
+	} {
+		out, err := c.AppendEntry(nil, x.e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := c.EntrySize(x.e); size < len(out)*3/4 || size > 2*len(out)+100 {
+			t.Errorf("%s: %d bytes are %d", x.e.Kind, size, len(out))
+		}
+		entry, err := codectest.ParseFields(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, err := codectest.ParseFields(entry[1][0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		props, err := properties(header)
+		if err != nil || !maps.Equal(props, x.props) || header.Text(13) != "" || header.Text(2) != "binlog.000007" || header.Text(3) != "4000" || header.Text(11) != x.event {
+			t.Errorf("%s: header %v, properties %v (%v)", x.e.Kind, header, props, err)
+		}
+		store, err := codectest.ParseFields(entry[3][0])
+		if err != nil || entry.Text(2) != x.kind || store.Text(2) != x.id {
+			t.Errorf("%s: %v, %v (%v)", x.e.Kind, entry, store, err)
+		}
 	}
 }
 

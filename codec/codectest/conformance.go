@@ -29,6 +29,9 @@ type Format struct {
 	// Read is an independent reader of the codec's row messages.
 	Read func(value []byte) (Message, error)
 
+	// ReadSnapshot reads messages of snapshots' rows, whose Op is insert.
+	ReadSnapshot func(value []byte) (Message, error)
+
 	// Text turns a value of a message back into the column's text (bytes for byte strings).
 	Text func(col *event.Column, value json.RawMessage) (string, error)
 
@@ -60,6 +63,7 @@ func Run(t *testing.T, f Format) {
 	t.Run("values", f.values)
 	t.Run("partial images", f.partial)
 	t.Run("keys", f.keys)
+	t.Run("snapshots", f.snapshots)
 	t.Run("ddl", f.ddl)
 	t.Run("stubs", f.stubs)
 	t.Run("errors", f.errors)

@@ -18,9 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func Golden(t *testing.T, file string, c codec.Codec) {
 	t.Helper()
 	var out bytes.Buffer
-	row := func(what string, tab *event.Table, before, after []Cell, key []int) {
-		r := Row(t, tab, before, after)
-		r.Last = what == "insert"
+	write := func(what string, r *event.Row, key []int) {
 		k, err := c.AppendKey(nil, r, key)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -31,6 +29,11 @@ func Golden(t *testing.T, file string, c codec.Codec) {
 		}
 		fmt.Fprintf(&out, "# %s\n%s\n%s\n", what, k, v)
 	}
+	row := func(what string, tab *event.Table, before, after []Cell, key []int) {
+		r := Row(t, tab, before, after)
+		r.Last = what == "insert"
+		write(what, r, key)
+	}
 	shop := Shop(t)
 	id, name, qty := V(Le(7, 4)), V([]byte("pen")), V(Le(5, 4))
 	row("insert", shop, nil, []Cell{id, name, qty, Null}, shop.Key)
@@ -40,6 +43,8 @@ func Golden(t *testing.T, file string, c codec.Codec) {
 	row("minimal update", shop, []Cell{id, Absent, Absent, Absent}, []Cell{Absent, Absent, V(Le(6, 4)), Absent}, shop.Key)
 	row("minimal delete", shop, []Cell{id, Absent, Absent, Absent}, nil, shop.Key)
 	row("insert without key", shop, nil, []Cell{id, name, qty, Null}, nil)
+	write("snapshot", SnapshotRow(t, shop, []Cell{id, name, qty, Null}), shop.Key)
+	write("snapshot without key", SnapshotRow(t, shop, []Cell{id, name, qty, Null}), nil)
 	for _, cs := range Cases() {
 		tab := Table(t, cs)
 		for i, e := range cs.Edges {

@@ -68,12 +68,12 @@ func ReadCanalJSON(value []byte) (Message, error) {
 	return out, nil
 }
 
-// ReadMaxwell takes a message of a row change apart as strictly as it can.
+// ReadMaxwell takes a message of a row change, or of a snapshot's row, which is an insert, apart as strictly as it can.
 func ReadMaxwell(value []byte) (Message, error) {
 	var m struct {
 		Database, Table, Type string
 		TS                    int64
-		XID                   uint64
+		XID                   *uint64
 		XOffset               *int64
 		Commit                *bool
 		Position              string
@@ -90,10 +90,16 @@ func ReadMaxwell(value []byte) (Message, error) {
 		return Message{}, err
 	}
 	out := Message{Schema: m.Database, Table: m.Table, Op: m.Type, Data: m.Data, Old: m.Old}
+	snapshot := m.Type == "bootstrap-insert"
+	if snapshot {
+		out.Op = "insert"
+	}
 	switch {
-	case m.TS <= 0 || m.XID == 0:
-		return out, fmt.Errorf("ts %d, xid %d", m.TS, m.XID)
-	case (m.Commit == nil) == (m.XOffset == nil) || m.Commit != nil && !*m.Commit:
+	case m.TS <= 0 || (m.XID == nil) != snapshot || m.XID != nil && *m.XID == 0:
+		return out, fmt.Errorf("ts or xid")
+	case snapshot && (m.Commit != nil || m.XOffset != nil || m.Position != "" || m.GTID != "" || m.ServerID != 0 || m.ThreadID != 0):
+		return out, fmt.Errorf("a snapshot's row with a transaction or a place")
+	case !snapshot && ((m.Commit == nil) == (m.XOffset == nil) || m.Commit != nil && !*m.Commit):
 		return out, fmt.Errorf("commit or xoffset")
 	case (m.Type == "update") != (m.Old != nil):
 		return out, fmt.Errorf("old of %s: %v", m.Type, m.Old)

@@ -169,10 +169,13 @@ func GoldenStubs(t *testing.T, file string, c codec.Stubber) {
 			V(jsonDoc(strings.Repeat("j", min(n, 127)))), V([]byte(strings.Repeat("c", min(n, 200)))), V(Le(3, 4))}
 	}
 	for _, x := range []struct {
-		what          string
-		before, after []Cell
-	}{{"insert", nil, cells(500)}, {"update", cells(400), cells(500)}, {"delete", cells(500), nil}} {
-		r := Row(t, tab, x.before, x.after)
+		what string
+		r    *event.Row
+	}{
+		{"insert", Row(t, tab, nil, cells(500))}, {"update", Row(t, tab, cells(400), cells(500))}, {"delete", Row(t, tab, cells(500), nil)},
+		{"snapshot", SnapshotRow(t, tab, cells(500))},
+	} {
+		r := x.r
 		full, err := c.AppendRow(nil, r)
 		if err != nil {
 			t.Fatal(err)

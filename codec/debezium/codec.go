@@ -143,7 +143,11 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte,
 	} else if dst, err = c.appendImage(dst, p, r.After, r.Before, spans); err != nil {
 		return nil, wrap(r, err)
 	}
-	return c.closeEnvelope(dst, p, e, r.Ordinal-e.Ordinal, ops[r.Op]), nil
+	op, db := ops[r.Op], p.db
+	if e.Snapshot() != nil {
+		op, db = 'r', p.read
+	}
+	return c.closeEnvelope(dst, p, e, r.Ordinal-e.Ordinal, op, db), nil
 }
 
 // openEnvelope appends what stands before the value of before.
@@ -155,12 +159,12 @@ func (c *Codec) openEnvelope(dst []byte, p *plan, e *event.Event) []byte {
 	return append(dst, p.rest...)
 }
 
-// closeEnvelope appends what stands behind the value of after.
-func (c *Codec) closeEnvelope(dst []byte, p *plan, e *event.Event, row int64, op byte) []byte {
+// closeEnvelope appends what stands behind the value of after. db is one of the plan.
+func (c *Codec) closeEnvelope(dst []byte, p *plan, e *event.Event, row int64, op byte, db []byte) []byte {
 	dst = append(dst, `,"source":`...)
 	var buf [72]byte
 	t := digitsOfTime(&buf, commitTime(e))
-	dst = c.appendSource(dst, e, t, connectorOf(e), p.db, p.table, row)
+	dst = c.appendSource(dst, e, t, connectorOf(e), db, p.table, row)
 	dst = append(dst, `,"transaction":null,"op":"`...)
 	dst = append(dst, op)
 	dst = append(append(dst, `","ts_ms":`...), t.ms...)
@@ -179,7 +183,7 @@ func (c *Codec) Truncates() bool { return c.truncates }
 func (c *Codec) AppendTruncate(dst []byte, e *event.Event, schema, table string) []byte {
 	p, _ := c.newPlan(&event.Table{Schema: schema, Name: table})
 	dst = append(c.openEnvelope(dst, p, e), `null,"after":null`...)
-	return c.closeEnvelope(dst, p, e, 0, 't')
+	return c.closeEnvelope(dst, p, e, 0, 't', p.db)
 }
 
 // appendImage appends the columns of an image, completed from fallback where that is given.
@@ -355,7 +359,7 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
 		dst = append(dst, ddlEnd...)
 	}
 	dst = append(dst, `{"source":`...)
-	db := append(quoted([]byte(`,"snapshot":"false","db":`), schema), `,"sequence":null,"ts_us":`...)
+	db := sourceDB(`"false"`, schema)
 	name := []byte(`,"table":null,"server_id":`)
 	if table != "" {
 		name = append(quoted([]byte(`,"table":`), table), `,"server_id":`...)

@@ -50,6 +50,7 @@ type plan struct {
 	schema  []byte // value: from the start to the connector's name in its schema; empty without schemas
 	rest    []byte // value: from there to the value of before
 	db      []byte // from behind ts_ms to the value of ts_us
+	read    []byte // the same of a snapshot's rows
 	table   []byte // from behind ts_ns to the value of server_id
 	keyTail []byte // key: from behind the fields to the payload
 }
@@ -136,9 +137,15 @@ func (c *Codec) newPlan(t *event.Table) (*plan, int) {
 		p.keyTail = append(p.keyTail, `},"payload":`...)
 	}
 	p.rest = append(p.rest, `{"before":`...)
-	p.db = append(quoted([]byte(`,"snapshot":"false","db":`), t.Schema), `,"sequence":null,"ts_us":`...)
+	p.db = sourceDB(`"false"`, t.Schema)
+	p.read = sourceDB(`"incremental"`, t.Schema)
 	p.table = append(quoted([]byte(`,"table":`), t.Name), `,"server_id":`...)
-	return p, weight + len(p.schema) + len(p.rest) + len(p.keyTail) + len(p.db) + len(p.table)
+	return p, weight + len(p.schema) + len(p.rest) + len(p.keyTail) + len(p.db) + len(p.read) + len(p.table)
+}
+
+// sourceDB returns the part of source from behind ts_ms to the value of ts_us.
+func sourceDB(snapshot, schema string) []byte {
+	return append(quoted([]byte(`,"snapshot":`+snapshot+`,"db":`), schema), `,"sequence":null,"ts_us":`...)
 }
 
 // schemaName replaces what Kafka does not take in a topic's name, as Debezium does, which names schemas after topics: each UTF-16 unit by "_".

@@ -84,9 +84,15 @@ func (c *Codec) appendRow(dst []byte, r *event.Row, spans *codec.Spans) ([]byte,
 		return nil, fmt.Errorf("maxwell: table %s.%s: row with %d and %d values, table with %d columns",
 			r.Table.Schema, r.Table.Name, len(r.Before), len(r.After), len(p.columns))
 	}
-	dst = append(dst, p.head[r.Op]...)
-	dst = strconv.AppendInt(dst, e.Time/1e6, 10)
-	dst = c.appendMeta(dst, r)
+	if e.Snapshot() != nil {
+		// Maxwell knows neither a transaction nor a place in the log of such rows.
+		dst = append(dst, p.read...)
+		dst = strconv.AppendInt(dst, e.Time/1e6, 10)
+	} else {
+		dst = append(dst, p.head[r.Op]...)
+		dst = strconv.AppendInt(dst, e.Time/1e6, 10)
+		dst = c.appendMeta(dst, r)
+	}
 	var err error
 	if c.PrimaryKeys {
 		dst = append(dst, `,"primary_key":[`...)

@@ -60,7 +60,7 @@ func textOf(col *event.Column, v json.RawMessage) (string, error) {
 func TestConformance(t *testing.T) {
 	for name, o := range map[string]Options{"defaults": Defaults(), "everything": everything()} {
 		t.Run(name, func(t *testing.T) {
-			f := codectest.Format{New: func() codec.Codec { return newCodec(t, o) }, Read: read, Text: textOf}
+			f := codectest.Format{New: func() codec.Codec { return newCodec(t, o) }, Read: read, ReadSnapshot: codectest.ReadMaxwell, Text: textOf}
 			if o.PrimaryKeys {
 				f.Read = func(value []byte) (codectest.Message, error) {
 					m, err := read(value)
@@ -176,9 +176,10 @@ func TestUUID(t *testing.T) {
 	for _, x := range []struct {
 		got, want string
 	}{
-		{uuid(codectest.Txn, 2), "01ab600d-7b7c-5f2d-8a4e-d116b29af456"}, // 3e11fa47-71ca-11e1-9e33-c80aa9429562:23#2
-		{uuid(&mariaDB, 0), "414ada25-f541-583e-804f-132441d31f78"},      // 0-1-7#0
-		{uuid(&noGTID, 10), "7902171e-b8cf-5616-980d-194a0398f657"},      // 3e11fa47-71ca-11e1-9e33-c80aa9429562/binlog.000007:4000#10
+		{uuid(codectest.Txn, 2), "01ab600d-7b7c-5f2d-8a4e-d116b29af456"},      // 3e11fa47-71ca-11e1-9e33-c80aa9429562:23#2
+		{uuid(&mariaDB, 0), "414ada25-f541-583e-804f-132441d31f78"},           // 0-1-7#0
+		{uuid(codectest.Snapshot, 2), "cc32af68-3822-5f4c-afe4-8e4d35abb095"}, // evening/4#2
+		{uuid(&noGTID, 10), "7902171e-b8cf-5616-980d-194a0398f657"},           // 3e11fa47-71ca-11e1-9e33-c80aa9429562/binlog.000007:4000#10
 	} {
 		if x.got != x.want {
 			t.Errorf("got %s, want %s", x.got, x.want)

@@ -36,6 +36,7 @@ type column struct {
 type plan struct {
 	columns []column
 	head    [event.Delete + 1][]byte // by Op: from the start to the value of ts
+	read    []byte                   // the same of a snapshot's rows
 	key     []byte                   // hash key: from its start to the end of the table's name
 	array   []byte                   // array key: the same
 	keyName [][]byte                 // by column, hash key: `,"pk.name":`
@@ -70,6 +71,7 @@ func newPlan(t *event.Table) (*plan, int) {
 		p.head[op] = append(p.head[op], p.key...)
 		p.head[op] = append(p.head[op], `,"type":"`+op.String()+`","ts":`...)
 	}
+	p.read = append(append(p.read, p.key...), `,"type":"bootstrap-insert","ts":`...)
 	p.pkNames = append(p.pkNames, '[')
 	for i, k := range t.Key {
 		if i > 0 {
@@ -78,7 +80,7 @@ func newPlan(t *event.Table) (*plan, int) {
 		p.pkNames = str(p.pkNames, t.Columns[k].Name)
 	}
 	p.pkNames = append(p.pkNames, ']')
-	return p, weight + 6*(len(t.Schema)+len(t.Name)+40)
+	return p, weight + 7*(len(t.Schema)+len(t.Name)+40)
 }
 
 func encodingOf(c *event.Column) encoding {

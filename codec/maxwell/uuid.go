@@ -16,7 +16,7 @@ var namespace = [16]byte{0xd9, 0x05, 0x9d, 0x5b, 0xaa, 0x4f, 0x51, 0x23, 0xad, 0
 // appendUUID appends the identity of a row change without key as a UUID of
 // version 5. Its name is "GTID#INDEX", or without GTIDs
 // "SERVER-UUID/FILE:OFFSET#INDEX", where OFFSET is the transaction's start and INDEX
-// the row change's number in it, from 0.
+// the row change's number in it, from 0; "ID/CHUNK#INDEX" for a snapshot's row, which stands where a transaction ends and others may too.
 func appendUUID(dst []byte, r *event.Row) []byte {
 	at := len(dst)
 	// The name is built behind dst and cut off again, which needs no buffer.
@@ -26,6 +26,8 @@ func appendUUID(dst []byte, r *event.Row) []byte {
 	case e.Txn == nil:
 		dst = append(append(append(dst, '/'), e.File...), ':')
 		dst = strconv.AppendUint(dst, e.Start, 10)
+	case e.Txn.Snapshot != nil:
+		dst = e.Txn.Snapshot.Append(dst)
 	case e.Txn.GTID.IsZero():
 		dst = append(append(dst, e.Txn.ServerUUID...), '/')
 		dst = append(append(dst, e.Txn.File...), ':')
