@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
@@ -30,6 +31,7 @@ type Options struct {
 	AllVersions bool                 // of MariaDB's tables WITH SYSTEM VERSIONING all row changes of the log are shown, not what their present rows undergo; part of the numbering
 	PassDML     bool                 // statement-format DML that may concern captured tables is logged, counted and passed over, instead of ending Read
 	History     *schema.History      // what is known of the tables, shared by the Connectors of a destination; nil: it ends with this Connector
+	Snapshots   *snapshot.Log        // of the destination, shared by its Connectors; nil: there are none
 	Skips       map[event.GTID]int64 // transactions that are passed over unread, with the ordinals that each takes (meta.Skip)
 	Snapshot    SnapshotOptions      // how tables are read for them
 	Heartbeat   time.Duration        // of the idle source; 0: 5 s
