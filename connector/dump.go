@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"os"
@@ -24,20 +23,35 @@ type readGuard struct {
 	timeout time.Duration
 	ctx     context.Context
 	n       *counter
+	idle    func() error // called before waiting, and whenever wake is called meanwhile; nil: never
 }
 
 func (g *readGuard) Read(p []byte) (int, error) {
-	_ = g.nc.SetReadDeadline(time.Now().Add(g.timeout))
-	if err := g.ctx.Err(); err != nil { // after the deadline is set, as its end sets another one
-		return 0, err
+	until := time.Now().Add(g.timeout)
+	for {
+		_ = g.nc.SetReadDeadline(until)
+		if err := g.ctx.Err(); err != nil { // after the deadline is set, as its end sets another one
+			return 0, err
+		}
+		if g.idle != nil { // so does wake
+			if err := g.idle(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := g.nc.Read(p)
+		g.n.add(n)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || g.ctx.Err() != nil {
+			return n, err
+		}
+		if n == 0 && g.idle != nil && time.Now().Before(until) {
+			continue // woken
+		}
+		return n, fmt.Errorf("%s has sent nothing for %v, not even a heartbeat: check the network and whether the server works: %w", g.nc.RemoteAddr(), g.timeout, err)
 	}
-	n, err := g.nc.Read(p)
-	g.n.add(n)
-	if errors.Is(err, os.ErrDeadlineExceeded) && g.ctx.Err() == nil {
-		err = fmt.Errorf("%s has sent nothing for %v, not even a heartbeat: check the network and whether the server works: %w", g.nc.RemoteAddr(), g.timeout, err)
-	}
-	return n, err
 }
+
+// wake ends the wait for bytes, without any harm. It may be called from any goroutine.
+func (g *readGuard) wake() { _ = g.nc.SetReadDeadline(time.Unix(1, 0)) }
 
 // dump turns the session into a dump connection that begins behind pos, and
 // returns its stream. By file and offset it begins at an offset below 4 GiB.
@@ -127,8 +141,15 @@ func (s *session) register(id identity) error {
 
 // stream returns the event stream of a session on which dump has been called.
 func (c *Connector) stream(ctx context.Context, s *session, n *counter) *binlog.Stream {
-	var r io.Reader = &readGuard{nc: s.conn.Conn.Conn, timeout: c.opt.ReadTimeout, ctx: ctx, n: n}
-	st := binlog.NewStream(r)
+	return c.framed(c.guard(ctx, s, n))
+}
+
+func (c *Connector) guard(ctx context.Context, s *session, n *counter) *readGuard {
+	return &readGuard{nc: s.conn.Conn.Conn, timeout: c.opt.ReadTimeout, ctx: ctx, n: n}
+}
+
+func (c *Connector) framed(g *readGuard) *binlog.Stream {
+	st := binlog.NewStream(g)
 	st.Limit(c.opt.MaxEvent)
 	st.OnLarge(c.onLarge)
 	return st

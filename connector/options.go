@@ -67,6 +67,7 @@ type Connector struct {
 	shown   atomic.Bool // a Read runs that Status shows
 	state   status
 	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
+	window  *window                // joins chunks of snapshots with the main reader; nil: there are none
 }
 
 // New checks the options and returns a Connector. It connects nowhere.
@@ -104,7 +105,11 @@ func New(opt Options) (*Connector, error) {
 	if err != nil || host == "" {
 		host = "unknown"
 	}
-	return &Connector{opt: opt, log: opt.Logger.With("destination", opt.Destination), host: host}, nil
+	c := &Connector{opt: opt, log: opt.Logger.With("destination", opt.Destination), host: host}
+	if opt.Snapshots != nil {
+		c.window = &window{}
+	}
+	return c, nil
 }
 
 func orDefault(d *time.Duration, def time.Duration) {

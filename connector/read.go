@@ -72,6 +72,9 @@ type reader struct {
 	full    bool            // the log has the names: binlog_row_metadata=FULL
 
 	kept time.Time // when the schema history was last saved, or noted how far it reaches
+
+	caseless bool       // the source's names are
+	chunks   insertions // of snapshots; without a log there are none
 }
 
 // keepEvery is how often it is saved up to where the log has been searched for statements, so that a crash leaves little to be
@@ -156,6 +159,9 @@ func (r *reader) run(ctx context.Context) error {
 		pctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { r.c.poll(pctx) })
+		if r.c.window != nil {
+			wg.Go(func() { r.c.runSnapshots(pctx) })
+		}
 		defer wg.Wait()
 		defer cancel()
 	}
@@ -271,13 +277,20 @@ func (r *reader) attempt(ctx context.Context) error {
 	if from.GTIDs.IsEmpty() && from.Offset > math.MaxUint32 {
 		from.Offset = 4 // the dump command has 32 bits
 	}
+	former := event.Position{ServerUUID: sv.uuid}
+	if r.main && c.window != nil {
+		if former.File, former.Offset, _, err = s.binlogStatus(ctx, sv); err != nil {
+			return err
+		}
+	}
 	if err := c.dump(ctx, s, sv, r.id, from); err != nil {
 		return err
 	}
 	killpoint.Hit("connector.dump")
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Conn.Conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	stream := c.stream(ctx, s, &c.state.bytes)
+	guard := c.guard(ctx, s, &c.state.bytes)
+	stream := c.framed(guard)
 
 	if from.Offset != behind {
 		if err := c.skipTo(stream, from.File, behind); err != nil {
@@ -286,18 +299,25 @@ func (r *reader) attempt(ctx context.Context) error {
 		from.Offset = behind
 	}
 	tables := c.tables(sv)
+	var ended func() error
+	if c.opt.Snapshots != nil {
+		ended = func() error { return r.ended(ctx) }
+	}
 	m := binlog.NewMachine(binlog.Options{
 		Destination: c.opt.Destination, ServerUUID: sv.uuid, Server: sv.ddl(), Match: tables.Match, Charsets: charsets,
 		Tables: schema.New(schema.Options{
 			MariaDB: sv.mariaDB, Version: sv.version, Caseless: sv.caseless(), From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
 		}),
-		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
+		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, Ended: ended, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
 		MatchSchema: tables.MatchSchema, Spared: (&sparing{c: c}).tell,
 		Passed: r.passedDML(), Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
 	})
 	defer m.Close()
 	r.replay = r.open != nil
+	if c.opt.Snapshots != nil {
+		defer r.join(ctx, sv, m, guard, former)()
+	}
 	if r.main {
 		c.state.update(func(st *Status) {
 			st.Connected, st.Err, st.Address, st.Version, st.ServerUUID = true, nil, s.addr, sv.version, sv.uuid
@@ -305,7 +325,12 @@ func (r *reader) attempt(ctx context.Context) error {
 	}
 	c.log.Info("reading the source", "address", s.addr, "version", sv.version, "server_uuid", sv.uuid, "gtids", r.last.GTIDs.String(),
 		"file", r.last.File, "offset", r.last.Offset, "ordinal", r.ordinal, "server_id", r.id.serverID)
-	err = r.follow(ctx, stream, m)
+	if c.opt.Snapshots != nil {
+		err = r.ended(ctx) // at the place where it begins
+	}
+	if err == nil {
+		err = r.follow(ctx, stream, m)
+	}
 	var pe *putError
 	if errors.As(err, &pe) {
 		return err
@@ -379,6 +404,9 @@ func (r *reader) emit(ctx context.Context, e *event.Event) error {
 		if err != nil || skip {
 			return err
 		}
+	}
+	if r.chunks.noted != nil {
+		r.chunks.note(e)
 	}
 	r.batch = append(r.batch, e)
 	if r.size += e.Size; len(r.batch) >= maxBatchEvents || r.size >= maxBatchBytes {

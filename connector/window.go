@@ -1,0 +1,435 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/killpoint"
+)
+
+// window joins whoever reads chunks of tables with the main reader of the stream, which puts them between two transactions. It
+// is safe for concurrent use by one of each.
+//
+// I4: a row of a chunk is what the row is at its place in the stream. While a chunk is read the reader notes the keys that the stream
+// touches. What the chunk shows of such a row may be older or newer than the stream at that place, and is dropped: the stream has shown the row itself. Of
+// all others it shows what they were when noting began, and are when it ends.
+type window struct {
+	asked atomic.Bool // the reader has something to do here: it looks between transactions, and at once while it waits for the source
+
+	mu    sync.Mutex
+	wake  func()     // has the reader look; nil: none runs
+	ask   *windowAsk // what the reader shall do; nil: nothing
+	noted *noting    // what the reader notes; nil: nothing
+}
+
+// windowAsk is a wish of the driver.
+type windowAsk struct {
+	table     ddl.Name   // to be noted, if candidate is nil
+	candidate *candidate // to be inserted
+	done      chan windowAnswer
+}
+
+type windowAnswer struct {
+	place   event.Position
+	dropped int64
+	err     error
+}
+
+// candidate is what was read of a chunk.
+type candidate struct {
+	high  event.Position // where the log ended after it was read: File, Offset and ServerUUID
+	table *event.Table
+	rows  [][]byte // row images of an insert, with all columns of table.Shown
+	keyed bool     // the table has a key; else any row change of it disturbs
+
+	// chunk has Snapshot, ServerID, Time, Before and After; After.Rows does not count its rows yet. The window fills in the rest.
+	chunk *snapshot.Chunk
+}
+
+// errDisturbed says that a chunk must be read again: the stream does not tell which of its rows are old.
+var errDisturbed = errors.New("the chunk must be read again")
+
+// maxNoted bounds the keys that are noted for one chunk, in bytes (I9).
+const maxNoted = 16 << 20
+
+// maxPart is from how many bytes of row images on a chunk's next event begins.
+const maxPart = 64 << 10
+
+// noting is what the reader notes while a chunk is read. The reader's goroutine uses it.
+type noting struct {
+	table     ddl.Name
+	caseless  bool
+	keys      map[string]struct{}
+	size      int
+	touched   bool // a row change of the table came
+	keyless   bool // and the table has no key
+	disturbed string
+	scan      event.Scanner
+	merged    []event.Value
+	buf       []byte
+}
+
+// open has the main reader note the keys of all row changes of a table, as the source writes its name. It returns once it does, with the place up to which all
+// has been read. It waits until the reader has come to where the source's log ended when it began.
+func (w *window) open(ctx context.Context, n ddl.Name) (event.Position, error) {
+	a := w.request(ctx, &windowAsk{table: n})
+	return a.place, a.err
+}
+
+// insert hands over what was read since open. It returns when it is saved, and stands in the stream; dropped tells how many of its rows the stream has
+// shown itself. Where all were, nothing is saved and nothing stands in the stream.
+func (w *window) insert(ctx context.Context, c *candidate) (dropped int64, err error) {
+	a := w.request(ctx, &windowAsk{candidate: c})
+	return a.dropped, a.err
+}
+
+// close has the reader note nothing any more.
+func (w *window) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noted = nil
+}
+
+func (w *window) request(ctx context.Context, a *windowAsk) windowAnswer {
+	a.done = make(chan windowAnswer, 1)
+	w.mu.Lock()
+	if w.ask != nil {
+		w.mu.Unlock()
+		return windowAnswer{err: errors.New("two chunks at once: report this as a fault")}
+	}
+	w.ask = a
+	w.asked.Store(true)
+	if w.wake != nil {
+		w.wake()
+	}
+	w.mu.Unlock()
+	select {
+	case answer := <-a.done:
+		return answer
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	if w.ask == a {
+		w.answer(windowAnswer{})
+	}
+	w.mu.Unlock()
+	return windowAnswer{err: ctx.Err()}
+}
+
+// answer ends what is asked. mu is held.
+func (w *window) answer(a windowAnswer) {
+	w.ask.done <- a
+	w.ask = nil
+	w.asked.Store(false)
+}
+
+// attach has wake called when something is asked.
+func (w *window) attach(wake func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wake = wake
+}
+
+// detach says that the reader is gone, and with it what it has noted.
+func (w *window) detach() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wake, w.noted = nil, nil
+	if w.ask != nil && w.ask.candidate != nil {
+		w.answer(windowAnswer{err: fmt.Errorf("%w: the link to the source was lost", errDisturbed)})
+	}
+}
+
+// wants tells whether what is noted is asked for still.
+func (w *window) wants(n *noting) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.noted == n
+}
+
+func newNoting(n ddl.Name, caseless bool) *noting {
+	return &noting{table: n, caseless: caseless, keys: map[string]struct{}{}}
+}
+
+// spoilt returns an error that is errDisturbed if nobody knows which of the chunk's rows are old.
+func (n *noting) spoilt(c *candidate) error {
+	switch {
+	case n.disturbed != "":
+		return fmt.Errorf("%w: %s", errDisturbed, n.disturbed)
+	case n.touched && (!c.keyed || n.keyless):
+		return fmt.Errorf("%w: rows of the table, which has no key, changed meanwhile", errDisturbed)
+	}
+	return nil
+}
+
+// note notes what an event touches.
+func (n *noting) note(e *event.Event) {
+	if n.disturbed != "" {
+		return
+	}
+	switch {
+	case e.Kind == event.DDL && e.Stmt != nil && e.Stmt.Concerns(n.is, n.schema):
+		n.disturbed = "a statement may have changed the table"
+	case e.Kind == event.Rows && e.Table == nil:
+		n.disturbed = "a transaction was passed over"
+	case e.Kind == event.Rows && e.Txn.Snapshot == nil && n.is(e.Table.Schema, e.Table.Name):
+		n.touched = true
+		n.rows(e)
+	}
+}
+
+func (n *noting) is(schema, table string) bool {
+	if n.caseless {
+		return strings.EqualFold(schema, n.table.Schema) && strings.EqualFold(table, n.table.Table)
+	}
+	return schema == n.table.Schema && table == n.table.Table
+}
+
+func (n *noting) schema(schema string) bool {
+	return schema == n.table.Schema || n.caseless && strings.EqualFold(schema, n.table.Schema)
+}
+
+// rows notes the keys of row changes.
+func (n *noting) rows(e *event.Event) {
+	if len(e.Table.Key) == 0 {
+		n.keyless = true
+		return // touched says enough
+	}
+	n.scan.Reset(e)
+	for n.scan.Next() {
+		row := n.scan.Row()
+		for _, image := range [][]event.Value{row.Before, row.After} {
+			if image == nil {
+				continue
+			}
+			id, ok := snapshot.AppendIdentity(n.buf[:0], e.Table, image)
+			if !ok && row.Before != nil { // what an after image lacks of the key is unchanged
+				n.merged = append(n.merged[:0], row.Before...)
+				for i := range image {
+					if !image[i].IsAbsent() {
+						n.merged[i] = image[i]
+					}
+				}
+				id, ok = snapshot.AppendIdentity(n.buf[:0], e.Table, n.merged)
+			}
+			if !ok {
+				n.disturbed = "a row change does not tell its key"
+				return
+			}
+			n.buf = id
+			if _, known := n.keys[string(id)]; known {
+				continue
+			}
+			if n.size += len(id) + 64; n.size > maxNoted {
+				n.disturbed = "too many rows of the table change"
+				return
+			}
+			n.keys[string(id)] = struct{}{}
+		}
+	}
+	if n.scan.Err() != nil {
+		n.disturbed = "row changes of the table cannot be read"
+	}
+}
+
+// insertions is the part of a reader that puts chunks into the stream.
+type insertions struct {
+	log    *snapshot.Log
+	window *window // of the main reader; nil: any other
+	m      *binlog.Machine
+	server string         // UUID of the server that is read
+	former event.Position // where its log ended when reading began: what earlier runs can have read lies before it
+	counts string
+	noted  *noting
+}
+
+// join prepares an attempt for chunks. leave must be called at its end. former is where the server's log ended before.
+func (r *reader) join(ctx context.Context, sv *server, m *binlog.Machine, g *readGuard, former event.Position) (leave func()) {
+	c := r.c
+	r.caseless = sv.caseless()
+	r.chunks = insertions{log: c.opt.Snapshots, m: m, server: sv.uuid, counts: c.counts()}
+	if !r.main || c.window == nil {
+		return func() {}
+	}
+	i := &r.chunks
+	i.window, i.former = c.window, former
+	g.idle = func() error {
+		if !i.window.asked.Load() {
+			return nil
+		}
+		if err := r.serve(ctx); err != nil {
+			return err
+		}
+		return r.flush(ctx)
+	}
+	i.window.attach(g.wake)
+	return i.window.detach
+}
+
+// counts names the numbering that ordinals belong to.
+func (c *Connector) counts() string {
+	return fmt.Sprintf("%t %q", c.opt.AllVersions, c.opt.Tables.Patterns())
+}
+
+// note notes what an event touches, while a chunk is read.
+func (i *insertions) note(e *event.Event) {
+	if !i.window.wants(i.noted) {
+		i.noted = nil
+		return
+	}
+	i.noted.note(e)
+}
+
+// ended is called between transactions: it puts what belongs there into the stream.
+func (r *reader) ended(ctx context.Context) error {
+	i := &r.chunks
+	for {
+		chunk, err := i.log.At(ctx, i.m.Ordinal(), i.counts)
+		if err != nil {
+			return &keepError{r.c.stopOf(err)}
+		}
+		if chunk == nil {
+			break
+		}
+		if err := i.m.Insert(insertion(chunk)); err != nil {
+			return err
+		}
+	}
+	if i.window == nil || !i.window.asked.Load() {
+		return nil
+	}
+	return r.serve(ctx)
+}
+
+// insertion is a chunk as a Machine takes it.
+func insertion(c *snapshot.Chunk) *binlog.Insertion {
+	i := &binlog.Insertion{Snapshot: c.Snapshot, ServerID: c.ServerID, Time: c.Time, Table: c.Table, Parts: make([]binlog.InsertionPart, len(c.Parts))}
+	for k := range c.Parts {
+		i.Parts[k] = binlog.InsertionPart(c.Parts[k])
+	}
+	return i
+}
+
+// serve does what the window is asked for, if it can be done where the reader stands.
+func (r *reader) serve(ctx context.Context) error {
+	i, w := &r.chunks, r.chunks.window
+	if i.m.Open() || r.replay {
+		return nil
+	}
+	file, offset := i.m.Position()
+	here := event.Position{File: file, Offset: offset, ServerUUID: i.server}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ask == nil:
+		return nil
+	case w.ask.candidate == nil:
+		if !here.Reached(&i.former) {
+			return nil
+		}
+		here.GTIDs = r.last.GTIDs.Clone()
+		for _, e := range r.batch {
+			if e.Kind == event.End {
+				here.GTIDs.Add(e.Txn.GTID)
+			}
+		}
+		i.noted = newNoting(w.ask.table, r.caseless)
+		w.noted = i.noted
+		w.answer(windowAnswer{place: here})
+		return nil
+	}
+	c := w.ask.candidate
+	switch {
+	case w.noted == nil || w.noted != i.noted:
+		w.answer(windowAnswer{err: fmt.Errorf("%w: nothing was noted", errDisturbed)})
+		return nil
+	case c.high.ServerUUID != i.server:
+		w.answer(windowAnswer{err: fmt.Errorf("%w: it was read from another server than the stream", errDisturbed)})
+		return nil
+	}
+	n := i.noted
+	if err := n.spoilt(c); err != nil {
+		w.answer(windowAnswer{err: err})
+		return nil
+	}
+	if !here.Reached(&c.high) {
+		return nil
+	}
+	i.noted, w.noted = nil, nil
+	dropped, err := n.untouched(c)
+	if err != nil || len(c.chunk.Parts) == 0 {
+		w.answer(windowAnswer{dropped: dropped, err: err})
+		return nil
+	}
+	chunk := c.chunk
+	chunk.Ordinal, chunk.Counts = i.m.Ordinal(), i.counts
+	chunk.End = chunk.Ordinal + chunk.Rows() + 1
+	chunk.After.Rows = chunk.Before.Rows + chunk.Rows()
+	// I7: it is there again whenever the stream is read again from before it.
+	killpoint.Hit("snapshot.append")
+	if err := i.log.Append(ctx, chunk); errors.Is(err, snapshot.ErrEnded) {
+		w.answer(windowAnswer{err: err})
+		return nil
+	} else if err != nil {
+		// It may be saved all the same: nothing is handed on before that is known.
+		w.answer(windowAnswer{err: fmt.Errorf("%w: %w", errDisturbed, err)})
+		return &keepError{r.c.stopOf(err)}
+	}
+	killpoint.Hit("snapshot.appended")
+	if err := i.m.Insert(insertion(chunk)); err != nil {
+		w.answer(windowAnswer{err: err})
+		return err
+	}
+	w.answer(windowAnswer{dropped: dropped})
+	return nil
+}
+
+// untouched makes the parts of the chunk of what the stream has not touched.
+func (n *noting) untouched(c *candidate) (dropped int64, err error) {
+	table := c.table.Shown()
+	all := make([]byte, (len(table.Columns)+7)/8)
+	for i := range all {
+		all[i] = 0xff
+	}
+	var part snapshot.Part
+	add := func() {
+		if part.Rows > 0 {
+			c.chunk.Parts = append(c.chunk.Parts, part)
+			part = snapshot.Part{}
+		}
+	}
+	c.chunk.Table, c.chunk.Parts = c.table, nil
+	for _, raw := range c.rows {
+		if c.keyed && len(n.keys) > 0 {
+			n.scan.Reset(&event.Event{Kind: event.Rows, Op: event.Insert, Rows: 1, Table: table, Images: event.Images{After: all}, Raw: raw})
+			if !n.scan.Next() {
+				return 0, fmt.Errorf("table %s: a row that was read makes no sense: %w", n.table, n.scan.Err())
+			}
+			id, ok := snapshot.AppendIdentity(n.buf[:0], table, n.scan.Row().After)
+			if !ok {
+				return 0, fmt.Errorf("table %s: a row that was read has no key: report this as a fault", n.table)
+			}
+			n.buf = id
+			if _, touched := n.keys[string(id)]; touched {
+				dropped++
+				continue
+			}
+		}
+		if part.Rows > 0 && len(part.Raw)+len(raw) > maxPart {
+			add()
+		}
+		part.Rows++
+		part.Raw = append(slices.Grow(part.Raw, len(raw)), raw...)
+	}
+	add()
+	return dropped, nil
+}
