@@ -18,6 +18,7 @@ import (
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 	"github.com/binlogmq/binlogmq/server"
@@ -38,13 +39,20 @@ func newLogger(c config.Log, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// newConnector makes the database side of a destination. It does not connect. history may be nil.
-func newConnector(d *config.Destination, history *schema.History, skips map[event.GTID]int64, log *slog.Logger) (*connector.Connector, error) {
-	return newReader(d, history, skips, log, 0)
+// known is what is saved of a destination that those who read it must know. All may be nil.
+type known struct {
+	history   *schema.History
+	snapshots *snapshot.Log
+	skips     map[event.GTID]int64
+}
+
+// newConnector makes the database side of a destination. It does not connect.
+func newConnector(d *config.Destination, k known, log *slog.Logger) (*connector.Connector, error) {
+	return newReader(d, k, log, 0)
 }
 
 // newReader is newConnector for what reads beside the destination's own: each with a number.
-func newReader(d *config.Destination, history *schema.History, skips map[event.GTID]int64, log *slog.Logger, number int) (*connector.Connector, error) {
+func newReader(d *config.Destination, k known, log *slog.Logger, number int) (*connector.Connector, error) {
 	tables, err := tablefilter.New(d.Tables)
 	if err != nil {
 		return nil, err
@@ -70,14 +78,15 @@ func newReader(d *config.Destination, history *schema.History, skips map[event.G
 		Password:    d.Source.Password.Reveal(),
 		TLS:         tls,
 		Tables:      tables,
-		Skips:       skips,
+		Snapshots:   k.snapshots,
+		Skips:       k.skips,
 		Start:       start,
 		Reader:      number,
 		ServerID:    d.Source.ServerID,
 		SchemaFrom:  from,
 		AllVersions: d.Versioned == config.VersionedRaw,
 		PassDML:     d.StatementFormat == config.StatementSkip,
-		History:     history,
+		History:     k.history,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),
 		MaxEvent:    int(d.Source.MaxEvent),

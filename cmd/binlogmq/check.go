@@ -57,7 +57,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 		d := &cfg.Destinations[i]
 		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
 		var tables []connector.TableName
-		src, err := newConnector(d, nil, nil, log)
+		src, err := newConnector(d, known{}, log)
 		if err != nil {
 			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
 		} else {

@@ -192,7 +192,7 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 	}
 	defer func() { err = errors.Join(err, free()) }()
 
-	src, err := newConnector(d, nil, nil, newLogger(config.Log{Level: "warn", Format: cfg.Log.Format}, errs))
+	src, err := newConnector(d, known{}, newLogger(config.Log{Level: "warn", Format: cfg.Log.Format}, errs))
 	if err != nil {
 		return err
 	}

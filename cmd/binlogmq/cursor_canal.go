@@ -77,7 +77,7 @@ func cursorImportCanal(ctx context.Context, args []string, in io.Reader, out, er
 		places = append(places, &place{id: id, at: records[id].Cursor.Position, known: true, ordinal: records[id].Cursor.Ordinal})
 	}
 	log := newLogger(config.Log{Level: "error", Format: cfg.Log.Format}, errs)
-	src, err := newReader(d, newHistory(store, d.Name), orders(skipsOf(records)), log, skipReader)
+	src, err := newReader(d, known{history: newHistory(store, d.Name), skips: orders(skipsOf(records))}, log, skipReader)
 	if err != nil {
 		return err
 	}

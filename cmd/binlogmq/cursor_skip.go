@@ -14,7 +14,6 @@ import (
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
-	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 )
@@ -77,7 +76,7 @@ func cursorSkip(ctx context.Context, args []string, in io.Reader, out, errs io.W
 	}
 	skips := skipsOf(records)
 	log := newLogger(config.Log{Level: "error", Format: cfg.Log.Format}, errs)
-	n, err := measure(ctx, d, newHistory(store, d.Name), *from, gtid, skips, most, log)
+	n, err := measure(ctx, d, known{history: newHistory(store, d.Name), snapshots: newSnapshots(store, d.Name)}, *from, gtid, skips, most, log)
 	if err != nil {
 		return err
 	}
@@ -157,8 +156,8 @@ var (
 )
 
 // measure returns how many ordinals the transaction takes. It reads from a cursor; most is the highest number that is done.
-func measure(ctx context.Context, d *config.Destination, history *schema.History, from event.Cursor, gtid event.GTID, skips []meta.Skip, most int64, log *slog.Logger) (int64, error) {
-	base, high, n, err := readTo(ctx, d, history, from, gtid, skips, log)
+func measure(ctx context.Context, d *config.Destination, k known, from event.Cursor, gtid event.GTID, skips []meta.Skip, most int64, log *slog.Logger) (int64, error) {
+	base, high, n, err := readTo(ctx, d, k, from, gtid, skips, log)
 	if err != nil || n > 0 {
 		return n, err
 	}
@@ -166,7 +165,7 @@ func measure(ctx context.Context, d *config.Destination, history *schema.History
 	// numbers, and its end takes the next. The reader must meet it right there.
 	n = max(high, most) - base + 1
 	skips = append(slices.Clone(skips), meta.Skip{GTID: gtid.String(), Ordinals: n})
-	at, _, got, err := readTo(ctx, d, history, from, gtid, skips, log)
+	at, _, got, err := readTo(ctx, d, k, from, gtid, skips, log)
 	switch {
 	case err != nil:
 		return 0, err
@@ -178,8 +177,9 @@ func measure(ctx context.Context, d *config.Destination, history *schema.History
 
 // readTo reads until the transaction ends and returns its number of ordinals; 0 if reading stopped with an error before. base is the
 // last transaction end before, or before the fault, and high the highest number read.
-func readTo(ctx context.Context, d *config.Destination, history *schema.History, from event.Cursor, gtid event.GTID, skips []meta.Skip, log *slog.Logger) (base, high, n int64, err error) {
-	src, err := newReader(d, history, orders(skips), log, skipReader)
+func readTo(ctx context.Context, d *config.Destination, k known, from event.Cursor, gtid event.GTID, skips []meta.Skip, log *slog.Logger) (base, high, n int64, err error) {
+	k.skips = orders(skips)
+	src, err := newReader(d, k, log, skipReader)
 	if err != nil {
 		return 0, 0, 0, err
 	}

@@ -435,7 +435,7 @@ func (p *program) publishDestination(soft, hard context.Context, d *destination)
 		}
 		cancel()
 		p.closeSinks(hard, now)
-		next := &destination{cfg: d.cfg, lease: d.lease, skips: d.skips, history: d.history}
+		next := &destination{cfg: d.cfg, lease: d.lease, skips: d.skips, history: d.history, snapshots: d.snapshots}
 		next.relocated.Store(now.relocated.Load())
 		if now = next; !errors.Is(why.error, event.ErrAnotherServer) {
 			now.gone = why.error

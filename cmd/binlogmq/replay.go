@@ -238,7 +238,7 @@ func (p *program) replay(soft, hard context.Context, d *destination, reader int,
 	if sinks[0].saved.recipe.AllVersions {
 		old.Versioned = config.VersionedRaw
 	}
-	src, err := newReader(&old, d.history, d.skips, p.log, reader)
+	src, err := newReader(&old, known{d.history, d.snapshots, d.skips}, p.log, reader)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/binlogmq/binlogmq/config"
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/server"
@@ -63,6 +64,7 @@ type destination struct {
 	lease     meta.Lease
 	skips     map[event.GTID]int64 // transactions that are passed over
 	history   *schema.History      // of its tables
+	snapshots *snapshot.Log        // of its tables
 	connector *connector.Connector
 	sinks     []*sinkPart
 	failure         // why it could not begin
@@ -212,7 +214,7 @@ func (p *program) dismissAll(ctx context.Context, all []*destination) {
 
 // parts makes the parts of a destination; nothing connects yet.
 func (p *program) parts(d *destination) error {
-	c, err := newConnector(d.cfg, d.history, d.skips, p.log)
+	c, err := newConnector(d.cfg, known{d.history, d.snapshots, d.skips}, p.log)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (p *program) sit(soft, hard context.Context, s *seat, d *destination) error
 
 // build makes the parts of a destination that this process owns; nothing connects yet. After an error the lease is given back.
 func (p *program) build(ctx context.Context, s *seat, lease meta.Lease) (_ *destination, err error) {
-	d := &destination{cfg: s.cfg, lease: lease, history: newHistory(p.store, s.cfg.Name)}
+	d := &destination{cfg: s.cfg, lease: lease, history: newHistory(p.store, s.cfg.Name), snapshots: newSnapshots(p.store, s.cfg.Name)}
 	defer func() {
 		if err != nil {
 			p.dismiss(ctx, d)

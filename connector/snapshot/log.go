@@ -26,8 +26,8 @@ type Keeper interface {
 	// the new one is there, whole.
 	Save(ctx context.Context, name string, data []byte) error
 
-	// Cursors returns the ordinals of the transaction ends at which the saved cursors stand: all that have to be waited for.
-	Cursors(ctx context.Context) ([]int64, error)
+	// Cursors returns the ordinals of the transaction ends at which the saved cursors stand, by client id.
+	Cursors(ctx context.Context) (map[string]int64, error)
 }
 
 var (
@@ -38,8 +38,14 @@ var (
 	ErrEnded = errors.New("the snapshot is not ordered any more")
 )
 
-// keepEnded is how many requests are remembered that have ended.
-const keepEnded = 8
+const (
+	// keepEnded is how many requests are remembered that have ended.
+	keepEnded = 8
+
+	// grace is how long all cursors must have passed a chunk before it is deleted. A new subscription begins where the last cursor stands; until
+	// its own is saved it does not count.
+	grace = 5 * time.Second
+)
 
 // Log is what is known of the snapshots of a destination: what is ordered, how far it is carried out, and the chunks that stand in the
 // stream and that not all cursors have passed. Everything is saved before it counts (I7). It is safe for concurrent use.
@@ -54,6 +60,16 @@ type Log struct {
 	mu     sync.Mutex // held by whoever changes what is saved
 	clean  bool       // what earlier processes left undone is done
 	unsure int64      // number of a chunk whose head may have been written, though the keeper did not say so; 0: none
+	passed mark
+	grace  time.Duration
+
+	waits atomic.Pointer[string] // the client for whom chunks are kept; nil: none is known
+}
+
+// mark is where the last cursor stood at a time.
+type mark struct {
+	ordinal int64
+	at      time.Time
 }
 
 // view is what readers look at. It is immutable.
@@ -97,6 +113,7 @@ type Status struct {
 	Ended    []Ended   `json:"ended,omitempty"`    // the latest ones, the latest last
 	Chunks   int       `json:"chunks"`             // that stand in the stream and that not all cursors have passed
 	Bytes    int64     `json:"bytes"`              // that they take as they are saved
+	Waits    string    `json:"waits,omitempty"`    // client id of the subscription that has passed the fewest of them
 }
 
 // NewLog returns a Log that is loaded from k when it is first used. With nil everything is kept in memory only.
@@ -104,7 +121,7 @@ func NewLog(k Keeper) *Log {
 	if k == nil {
 		k = &memory{}
 	}
-	return &Log{keeper: k}
+	return &Log{keeper: k, grace: grace}
 }
 
 // Load reads what is saved, once. It changes nothing of it.
@@ -187,11 +204,11 @@ func (l *Log) settle(ctx context.Context) (*view, error) {
 		l.unsure = 0
 	}
 	if v.Moving != nil {
-		cursors, err := l.keeper.Cursors(ctx)
+		_, _, highest, err := l.cursors(ctx, 0)
 		if err != nil {
-			return nil, fmt.Errorf("snapshots: %w", err)
+			return nil, err
 		}
-		if slices.ContainsFunc(cursors, func(c int64) bool { return c >= v.Moving.Above }) {
+		if highest >= v.Moving.Above {
 			v, err = l.rewound(ctx, v)
 		} else { // no cursor was moved
 			s := v.state
@@ -204,11 +221,11 @@ func (l *Log) settle(ctx context.Context) (*view, error) {
 	}
 	if !l.clean {
 		if len(v.chunks) > 0 || v.Progress.Request != "" || len(v.Ended) > 0 {
-			cursors, err := l.keeper.Cursors(ctx)
+			client, _, _, err := l.cursors(ctx, 0)
 			if err != nil {
-				return nil, fmt.Errorf("snapshots: %w", err)
+				return nil, err
 			}
-			if len(cursors) == 0 { // they were deleted: the destination begins anew, and so does what is ordered
+			if client == "" { // they were deleted: the destination begins anew, and so does what is ordered
 				s := v.state
 				s.First, s.Base, s.Passed, s.Ended = v.next(), 0, 0, nil
 				s.Progress = Progress{Step: s.Progress.Step + 1}
@@ -484,15 +501,21 @@ func (l *Log) Release(ctx context.Context) error {
 	if err != nil || len(v.chunks) == 0 {
 		return err
 	}
-	cursors, err := l.keeper.Cursors(ctx)
-	if err != nil {
-		return fmt.Errorf("snapshots: %w", err)
+	client, oldest, _, err := l.cursors(ctx, v.Base)
+	if err != nil || client == "" {
+		return err
 	}
-	cursors = slices.DeleteFunc(slices.Clone(cursors), func(c int64) bool { return c < v.Base }) // they stand in another numbering
-	if len(cursors) == 0 {
+	l.waits.Store(&client)
+	since := l.passed
+	if since.at.IsZero() || oldest < since.ordinal {
+		since = mark{oldest, time.Now()}
+		l.passed = since
+	}
+	if time.Since(since.at) < l.grace {
 		return nil
 	}
-	k := v.passed(slices.Min(cursors))
+	l.passed = mark{oldest, time.Now()}
+	k := v.passed(since.ordinal)
 	if k == 0 {
 		return nil
 	}
@@ -506,6 +529,25 @@ func (l *Log) Release(ctx context.Context) error {
 	}
 	_, err = l.sweep(ctx, v)
 	return err
+}
+
+// cursors returns whose cursor stands lowest and where, and where the highest stands. Those below base stand in another numbering and are left
+// out; no client: there are none.
+func (l *Log) cursors(ctx context.Context, base int64) (client string, lowest, highest int64, err error) {
+	all, err := l.keeper.Cursors(ctx)
+	if err != nil {
+		return "", 0, 0, fmt.Errorf("snapshots: %w", err)
+	}
+	for c, o := range all {
+		if o < base {
+			continue
+		}
+		if client == "" || o < lowest || o == lowest && c < client {
+			client, lowest = c, o
+		}
+		highest = max(highest, o)
+	}
+	return client, lowest, highest, nil
 }
 
 // passed counts the chunks that end at or before an ordinal.
@@ -527,15 +569,11 @@ func (l *Log) Rewind(ctx context.Context) (above int64, err error) {
 	if err != nil || len(v.chunks) == 0 && v.Passed == 0 {
 		return 0, err
 	}
-	cursors, err := l.keeper.Cursors(ctx)
+	_, lowest, highest, err := l.cursors(ctx, 0)
 	if err != nil {
-		return 0, fmt.Errorf("snapshots: %w", err)
+		return 0, err
 	}
-	m := &moving{Oldest: v.First, Above: max(v.last(), v.Passed, v.Base)}
-	if len(cursors) > 0 {
-		m.Oldest, m.Above = slices.Min(cursors), max(m.Above, slices.Max(cursors))
-	}
-	m.Above++
+	m := &moving{Oldest: lowest, Above: max(v.floor(), highest) + 1}
 	s := v.state
 	s.Moving = m
 	unsettled := *v
@@ -589,32 +627,38 @@ func (l *Log) rewound(ctx context.Context, v *view) (*view, error) {
 	return l.save(ctx, v, s, nil)
 }
 
-// Recount drops the chunks that not all cursors have passed if one of them has its place in another numbering. Nobody may be reading.
+// Recount drops the chunks if they have their places in another numbering; what not all cursors had passed is read again. Nobody may be reading.
 func (l *Log) Recount(ctx context.Context, counts string) error {
-	if err := l.Release(ctx); err != nil {
-		return err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, err := l.settle(ctx)
 	if err != nil || !slices.ContainsFunc(v.chunks, func(e entry) bool { return e.counts != counts }) {
 		return err
 	}
-	cursors, err := l.keeper.Cursors(ctx)
+	_, lowest, _, err := l.cursors(ctx, v.Base)
 	if err != nil {
-		return fmt.Errorf("snapshots: %w", err)
+		return err
 	}
 	u := *v
-	u.Moving = &moving{Oldest: v.First, Above: v.Base}
-	if len(cursors) > 0 {
-		u.Moving.Oldest = slices.Min(cursors)
-	}
+	u.Moving = &moving{Oldest: lowest, Above: v.Base}
 	if v, err = l.rewound(ctx, &u); err != nil {
 		return err
 	}
 	_, err = l.sweep(ctx, v)
 	return err
 }
+
+// Floor returns from which ordinal on a numbering must begin that knows nothing of the one of before: that of a destination all of whose
+// cursors have been deleted.
+func (l *Log) Floor(ctx context.Context) (int64, error) {
+	v, err := l.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return v.floor(), nil
+}
+
+func (v *view) floor() int64 { return max(v.last(), v.Passed, v.Base) }
 
 // Lacks tells whether a chunk behind a transaction end with that ordinal is deleted already: who stands there cannot come to the numbers that others
 // have.
@@ -644,6 +688,9 @@ func (l *Log) Status() Status {
 	if len(v.Queue) > 0 {
 		p := v.progress()
 		s.Progress = &p
+	}
+	if w := l.waits.Load(); w != nil && len(v.chunks) > 0 {
+		s.Waits = *w
 	}
 	return s
 }
@@ -677,4 +724,4 @@ func (m *memory) Save(_ context.Context, name string, data []byte) error {
 	return nil
 }
 
-func (m *memory) Cursors(context.Context) ([]int64, error) { return nil, nil }
+func (m *memory) Cursors(context.Context) (map[string]int64, error) { return nil, nil }

@@ -90,10 +90,12 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
+// DamagedRemedy says what to do about a document that is ErrDamaged.
+const DamagedRemedy = "restore it from a backup, together with the cursors, or begin at another place without it (binlogmq cursor set) and order the snapshot again"
+
 // damaged says of a document that it cannot be used, and what to do.
 func (l *Log) damaged(name string, err error) error {
-	return fmt.Errorf("destination %s: the saved document %q of its snapshots cannot be used: %w: %w; restore it from a backup together with the cursors, "+
-		"or begin at another place without it: binlogmq cursor set, and order the snapshot again", l.keeper.Destination(), name, ErrDamaged, err)
+	return fmt.Errorf("destination %s: the saved document %q of its snapshots cannot be used: %w: %w; %s", l.keeper.Destination(), name, ErrDamaged, err, DamagedRemedy)
 }
 
 // head is what the document "snapshot-N" holds: where a chunk stands, and what its pieces amount to.
