@@ -165,7 +165,7 @@ type encoder struct {
 
 	// Texts that several messages of one slab share.
 	txn    *event.Txn
-	gtid   []byte
+	gtid   []byte // or the name of a chunk of a snapshot
 	commit []byte
 	at     *event.Event
 	pos    []byte
@@ -432,6 +432,9 @@ func (x *encoder) tombstone(r *event.Row, p *plan, key []byte, sub uint16, link 
 func operation(r *event.Row) []byte {
 	switch r.Op {
 	case event.Insert:
+		if r.Event.Snapshot() != nil {
+			return opSnapshot
+		}
 		return opInsert
 	case event.Update:
 		return opUpdate
@@ -486,6 +489,7 @@ var (
 	opInsert   = []byte("insert")
 	opUpdate   = []byte("update")
 	opDelete   = []byte("delete")
+	opSnapshot = []byte("snapshot") // an insert of a row that may have been there before
 	opTruncate = []byte("truncate")
 	opDDL      = []byte("ddl")
 )
@@ -510,6 +514,10 @@ func (x *encoder) headers(e *event.Event, p *plan, op []byte, seq, row int64, su
 		case headerGTID:
 			x.transaction(e.Txn)
 			if v = x.gtid; len(v) == 0 {
+				continue
+			}
+			if e.Txn.Snapshot != nil {
+				s.hdrs = append(s.hdrs, sink.Header{Name: snapshotHeader, Value: v})
 				continue
 			}
 		case headerRow:
@@ -586,7 +594,11 @@ func (x *encoder) transaction(t *event.Txn) {
 	x.txn = t
 	s := x.s
 	i := len(s.buf)
-	s.buf = t.GTID.Append(s.buf)
+	if t.Snapshot != nil {
+		s.buf = t.Snapshot.Append(s.buf)
+	} else {
+		s.buf = t.GTID.Append(s.buf)
+	}
 	x.gtid = s.buf[i:len(s.buf):len(s.buf)]
 	if x.b.c.commitTime {
 		x.commit = x.number(t.Time)

@@ -198,6 +198,7 @@ func TestHeaders(t *testing.T) {
 	h.rows(testTable(t, "a", true), change{&testRow{1, "x", 0}, &testRow{2, "x", 0}})
 	h.ddl("create table x", "ddl")
 	h.end()
+	h.chunk(testTable(t, "b", false), &testRow{1, "x", 0})
 	gtid := "01000000-0000-0000-0000-000000000000:1"
 	for _, c := range []struct {
 		names []string
@@ -207,13 +208,15 @@ func TestHeaders(t *testing.T) {
 			"map[gtid:" + gtid + " row:0 seq:1001]",
 			"map[gtid:" + gtid + " row:1 seq:1002]",
 			"map[gtid:" + gtid + " row:1 seq:1002 sub:1]",
-			`map[gtid:` + gtid + ` seq:1003 tables:[{"action":"create","kind":"table","database":"shop","name":"x"}]]`}},
-		{[]string{}, []string{"map[]", "map[]", "map[]", "map[]"}},
+			`map[gtid:` + gtid + ` seq:1003 tables:[{"action":"create","kind":"table","database":"shop","name":"x"}]]`,
+			"map[row:0 seq:1005 snapshot:first/1]"}},
+		{[]string{}, []string{"map[]", "map[]", "map[]", "map[]", "map[]"}},
 		{[]string{"destination", "schema", "table", "op", "position", "commit_time", "epoch"}, []string{
 			"map[commit_time:1000000 destination:d epoch:4 op:insert position:log.1:104 schema:shop table:a]",
 			"map[commit_time:1000000 destination:d epoch:4 op:delete position:log.1:204 schema:shop table:a]",
 			"map[commit_time:1000000 destination:d epoch:4 op:insert position:log.1:204 schema:shop table:a]",
-			"map[commit_time:1000000 destination:d epoch:4 op:ddl position:log.1:304 schema:shop]"}},
+			"map[commit_time:1000000 destination:d epoch:4 op:ddl position:log.1:304 schema:shop]",
+			"map[commit_time:1000000 destination:d epoch:4 op:snapshot position:log.1:504 schema:shop table:b]"}},
 	} {
 		got, err := encodeAll(t, testBridge(t, func(o *Options) { o.Headers = c.names }), h.events)
 		if err != nil {
@@ -228,7 +231,7 @@ func TestHeaders(t *testing.T) {
 			}
 		}
 	}
-	h.txn.GTID = event.GTID{}
+	h.events[0].Txn.GTID = event.GTID{}
 	got, err := encodeAll(t, testBridge(t, nil), h.events[:2])
 	if err != nil || fmt.Sprint(got[0].headers) != "map[row:0 seq:1001]" {
 		t.Errorf("without GTIDs: %v, %v", got[0].headers, err)

@@ -57,7 +57,10 @@ func stopAt(e *event.Event, err error, remedy string) *StopError {
 // where writes an event's position for people.
 func where(e *event.Event) string {
 	s := fmt.Sprintf("%s:%d", e.File, e.Start)
-	if e.Txn != nil && !e.Txn.GTID.IsZero() {
+	switch snapshot := e.Snapshot(); {
+	case snapshot != nil:
+		s += " (snapshot " + snapshot.String() + ")"
+	case e.Txn != nil && !e.Txn.GTID.IsZero():
 		s += " (" + e.Txn.GTID.String() + ")"
 	}
 	return s

@@ -147,6 +147,8 @@ type history struct {
 	ord    int64
 	offset uint64
 	txn    *event.Txn
+	txns   uint64 // of the log
+	chunks int64
 	index  int64
 }
 
@@ -164,7 +166,9 @@ func (h *history) add(e event.Event) *event.Event {
 	e.Txn = h.txn
 	e.File = "log.1"
 	e.Start = h.offset
-	h.offset += 100
+	if h.txn.Snapshot == nil {
+		h.offset += 100
+	}
 	e.Next = h.offset
 	e.Size = len(e.Raw) + 200
 	h.events = append(h.events, &e)
@@ -172,10 +176,27 @@ func (h *history) add(e event.Event) *event.Event {
 }
 
 func (h *history) begin() {
-	n := uint64(len(h.ends) + 1)
+	h.txns++
+	n := h.txns
 	h.txn = &event.Txn{GTID: event.GTID{SID: [16]byte{1}, Seq: n}, File: "log.1", Start: h.offset, ServerUUID: "u", Time: int64(n) * 1_000_000}
 	h.index = 0
 	h.add(event.Event{Kind: event.Begin})
+}
+
+// chunk adds rows of a snapshot, in one event or in two.
+func (h *history) chunk(t *event.Table, rows ...*testRow) {
+	h.chunks++
+	h.txn = &event.Txn{File: "log.1", Start: h.offset, ServerUUID: "u", Time: int64(h.chunks) * 1_000_000, Snapshot: &event.Snapshot{ID: "first", Chunk: h.chunks}}
+	h.index = 0
+	h.add(event.Event{Kind: event.Begin})
+	for half := range slices.Chunk(rows, (len(rows)+1)/2) {
+		var cs []change
+		for _, r := range half {
+			cs = append(cs, change{nil, r})
+		}
+		h.rows(t, cs...)
+	}
+	h.end()
 }
 
 func (h *history) end() {
@@ -254,6 +275,13 @@ func randomHistory(t testing.TB, rng *rand.Rand, n int) *history {
 		return &testRow{id, strings.Repeat("x", rng.IntN(60)), serial}
 	}
 	for range n {
+		if rng.IntN(8) == 0 {
+			var rows []*testRow
+			for range 1 + rng.IntN(6) {
+				rows = append(rows, row(rng.Int64N(20)))
+			}
+			h.chunk(tables[rng.IntN(len(tables))], rows...)
+		}
 		h.begin()
 		if rng.IntN(20) == 0 {
 			h.ddl("alter table a", "ddl")
@@ -300,15 +328,15 @@ func (h *history) Read(ctx context.Context, from event.Cursor, put func(context.
 		at = 0
 	}
 	for _, end := range h.ends {
-		if e := h.events[end-1]; e.Next == from.Position.Offset {
-			if e.Ordinal != from.Ordinal {
-				return fmt.Errorf("read from ordinal %d at offset %d, which is %d", from.Ordinal, from.Position.Offset, e.Ordinal)
+		if e := h.events[end-1]; e.Ordinal == from.Ordinal {
+			if e.Next != from.Position.Offset {
+				return fmt.Errorf("read from ordinal %d at offset %d, which is at %d", from.Ordinal, from.Position.Offset, e.Next)
 			}
 			at = end
 		}
 	}
 	if at < 0 {
-		return fmt.Errorf("no transaction ends at %d", from.Position.Offset)
+		return fmt.Errorf("no transaction ends with %d", from.Ordinal)
 	}
 	for rest := h.events[at:]; len(rest) > 0; {
 		n := min(len(rest), 1+rand.IntN(20))

@@ -167,8 +167,8 @@ type Options struct {
 
 	// Headers names what travels with a message; nil means DefaultHeaders, empty none. Values are text, numbers
 	// decimal: seq (with "sub" beside it on the second and later messages of one change), gtid (absent when the
-	// server has none), row (index in the transaction; not on DDL), tables (on DDL only: codec.AppendTables), destination, schema,
-	// table (not on DDL), op (insert, update, delete, truncate, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
+	// server has none; in its place a snapshot's row has "snapshot", the name of its chunk: event.Snapshot.Append), row (index in the transaction; not on DDL), tables (on DDL only: codec.AppendTables), destination, schema,
+	// table (not on DDL), op (insert, update, delete, snapshot, truncate, ddl), position (FILE:OFFSET of the event), commit_time (microseconds since 1970 UTC), epoch.
 	// A codec.KeyLinker has headers of its own beside them, and the emptying of a table always has op.
 	Headers []string
 
@@ -373,6 +373,9 @@ var headerNames = []string{"seq", "gtid", "row", "destination", "schema", "table
 
 // subHeader stands beside seq on the second and later messages of one change.
 const subHeader = "sub"
+
+// snapshotHeader stands in the place of gtid on rows of snapshots.
+const snapshotHeader = "snapshot"
 
 func parseHeaders(names []string) ([]header, error) {
 	var hs []header

@@ -202,7 +202,7 @@ func (x *encoder) keep(o *outgoing, to *target, sub uint16) {
 	case o.p != nil:
 		row, sub = emptiedRow, 0
 	}
-	if to.present.has(o.e.Txn.GTID, row, sub) {
+	if to.present.has(idOf(o.e.Txn), row, sub) {
 		x.take()
 		x.b.stats.present.Add(1)
 	}

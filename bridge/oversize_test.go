@@ -170,7 +170,7 @@ func TestSplitI5(t *testing.T) {
 				splits++
 			}
 			if g.seq != w.seq || g.topic != w.topic || g.part != w.part || !bytes.Equal(g.key, w.key) || !bytes.Equal(g.value, w.value) || (g.value == nil) != (w.value == nil) ||
-				g.headers["gtid"] != w.headers["gtid"] || g.headers["row"] != w.headers["row"] || g.headers["seq"] != w.headers["seq"] {
+				g.headers["gtid"] != w.headers["gtid"] || g.headers["snapshot"] != w.headers["snapshot"] || g.headers["row"] != w.headers["row"] || g.headers["seq"] != w.headers["seq"] {
 				t.Fatalf("%v, not %v", g, w)
 			}
 		}
@@ -202,6 +202,7 @@ func TestStubs(t *testing.T) {
 			h.rows(keyed, change{&testRow{3, big, 0}, nil})
 			h.ddl("alter table a "+strings.Repeat("y", 400), "ddl")
 			h.end()
+			h.chunk(keyed, &testRow{4, big, 0}, &testRow{5, "small", 0})
 			fs := newFaultSink(1, 0)
 			s := &limitSink{faultSink: fs}
 			s.limit.Store(deadLimit)
@@ -246,16 +247,16 @@ func TestStubs(t *testing.T) {
 					t.Errorf("%v with sum %s", r, sum)
 				}
 				if how == DeadLetterOversize && w.topic != "ddl" {
-					if l := letters[dead]; l.seq != r.seq || !bytes.Equal(l.key, r.key) || !bytes.Equal(l.value, w.value) || l.topic != w.topic+".large" || l.headers["gtid"] != w.headers["gtid"] {
+					if l := letters[dead]; l.seq != r.seq || !bytes.Equal(l.key, r.key) || !bytes.Equal(l.value, w.value) || l.topic != w.topic+".large" || l.headers["gtid"] != w.headers["gtid"] || l.headers["snapshot"] != w.headers["snapshot"] {
 						t.Errorf("dead letter %v of %v", l, w)
 					}
 					dead++
 				}
 			}
-			if stubs != 5 || dead != len(letters) || how == DeadLetterOversize && dead != 4 {
+			if stubs != 6 || dead != len(letters) || how == DeadLetterOversize && dead != 5 {
 				t.Errorf("%s: %d stubs, %d dead letters of %d", how, stubs, dead, len(letters))
 			}
-			if st := b.Status(); st.Stubs+st.DeadLetters != 5 || st.DeadLetters != int64(dead) {
+			if st := b.Status(); st.Stubs+st.DeadLetters != 6 || st.DeadLetters != int64(dead) {
 				t.Errorf("counted %+v", st)
 			}
 			if err := fs.Close(context.Background()); err != nil {

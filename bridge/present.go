@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 // Where it cannot be proven that a replay gives every message the number that it had, the topics themselves are read: which
-// changes are there, by GTID and row. Those are not sent again. The rest goes out in a new epoch, under
+// changes are there, by GTID (or chunk of a snapshot) and row. Those are not sent again. The rest goes out in a new epoch, under
 // numbers never used. That lasts until the source's log is passed up to where it ended when it began: nothing
 // that was stored before can be of a later transaction.
 
@@ -78,12 +79,15 @@ func (s *State) Elsewhere(last int64, exact, reads bool) {
 	s.Reconciling = r
 }
 
-// maxPresent bounds the bytes of what is known of topics (I9).
-const maxPresent = 64 << 20
+// maxPresent bounds the bytes of what is known of topics (I9), maxSnapshots what is known of rows of snapshots beside it.
+const (
+	maxPresent   = 64 << 20
+	maxSnapshots = 16 << 20
+)
 
 // Bytes of what a transaction, a sub-index and a span take, about.
 const (
-	txnBytes  = 160
+	txnBytes  = 200
 	subBytes  = 40
 	spanBytes = 16
 )
@@ -91,7 +95,21 @@ const (
 // present is what one topic holds of the transactions behind the cursor. It is built by one goroutine and then
 // only read.
 type present struct {
-	txns atomic.Pointer[map[event.GTID]*txnRows] // nil: all is sent
+	txns atomic.Pointer[map[txnID]*txnRows] // nil: all is sent
+}
+
+// txnID names a transaction: by its GTID, or as a chunk of a snapshot.
+type txnID struct {
+	gtid     event.GTID
+	snapshot string
+	chunk    int64
+}
+
+func idOf(t *event.Txn) txnID {
+	if s := t.Snapshot; s != nil {
+		return txnID{snapshot: s.ID, chunk: s.Chunk}
+	}
+	return txnID{gtid: t.GTID}
 }
 
 // txnRows is what a topic holds of one transaction.
@@ -108,7 +126,7 @@ type subRows struct {
 type rowSpan struct{ first, last int64 }
 
 // has tells whether the message of a change is there. A nil present holds nothing.
-func (p *present) has(g event.GTID, row int64, sub uint16) bool {
+func (p *present) has(id txnID, row int64, sub uint16) bool {
 	if p == nil {
 		return false
 	}
@@ -116,21 +134,22 @@ func (p *present) has(g event.GTID, row int64, sub uint16) bool {
 	if txns == nil {
 		return false
 	}
-	t := (*txns)[g]
+	t := (*txns)[id]
 	if t == nil {
 		return false
 	}
 	for i := range t.subs {
-		if t.subs[i].sub != sub {
-			continue
-		}
-		for _, s := range t.subs[i].spans {
-			if row >= s.first && row <= s.last {
-				return true
-			}
+		if t.subs[i].sub == sub {
+			j := t.subs[i].behind(row)
+			return j > 0 && row <= t.subs[i].spans[j-1].last
 		}
 	}
 	return false
+}
+
+// behind returns the index of the first span that begins behind a row.
+func (s *subRows) behind(row int64) int {
+	return sort.Search(len(s.spans), func(i int) bool { return s.spans[i].first > row })
 }
 
 // add notes a message and returns how many bytes that took. Rows mostly come in order.
@@ -144,23 +163,12 @@ func (t *txnRows) add(row int64, sub uint16) (bytes int) {
 		bytes += subBytes
 	}
 	s := &t.subs[i]
-	for j := len(s.spans) - 1; j >= 0; j-- {
-		switch p := &s.spans[j]; {
-		case row >= p.first && row <= p.last:
-			return bytes
-		case row == p.last+1:
-			p.last = row
-			return bytes
-		case row > p.last:
-			s.spans = append(s.spans, rowSpan{})
-			copy(s.spans[j+2:], s.spans[j+1:])
-			s.spans[j+1] = rowSpan{row, row}
-			return bytes + spanBytes
-		}
+	j := s.behind(row)
+	if j > 0 && row <= s.spans[j-1].last+1 {
+		s.spans[j-1].last = max(s.spans[j-1].last, row)
+		return bytes
 	}
-	s.spans = append(s.spans, rowSpan{})
-	copy(s.spans[1:], s.spans)
-	s.spans[0] = rowSpan{row, row}
+	s.spans = slices.Insert(s.spans, j, rowSpan{row, row})
 	return bytes + spanBytes
 }
 
@@ -179,8 +187,9 @@ type reconciliation struct {
 	end    *event.Position
 	behind event.GTIDSet       // transactions before the cursor, of which nothing need be known
 	topics map[string]*present // that have been read
-	bytes  int
-	asked  bool // by the user: then a message that cannot be compared stops the sink
+	bytes  int                 // of transactions
+	chunks int                 // bytes of chunks of snapshots
+	asked  bool                // by the user: then a message that cannot be compared stops the sink
 }
 
 // emptiedRow is the row in the mark of a message that says that its table was emptied. Its sub-index is left out: that depends
@@ -189,9 +198,9 @@ const emptiedRow = -1
 
 // mark is what the headers of a message say of its change.
 type mark struct {
-	gtid event.GTID
-	row  int64 // plus one; 0: a statement; emptiedRow
-	sub  uint16
+	id  txnID
+	row int64 // plus one; 0: a statement; emptiedRow
+	sub uint16
 }
 
 // parseMark reads the headers of a stored message. ok is false where they do not tell its change. statements says that
@@ -203,9 +212,15 @@ func parseMark(headers []sink.Header, statements bool) (m mark, ok bool) {
 		v := string(h.Value)
 		switch h.Name {
 		case headerNames[headerGTID]:
-			if m.gtid, err = event.ParseGTID(v); err != nil {
+			if m.id.gtid, err = event.ParseGTID(v); err != nil {
 				return mark{}, false
 			}
+		case snapshotHeader:
+			s, err := event.ParseSnapshot(v)
+			if err != nil {
+				return mark{}, false
+			}
+			m.id.snapshot, m.id.chunk = s.ID, s.Chunk
 		case headerNames[headerRow]:
 			if m.row, err = strconv.ParseInt(v, 10, 64); err != nil || m.row < 0 {
 				return mark{}, false
@@ -224,7 +239,10 @@ func parseMark(headers []sink.Header, statements bool) (m mark, ok bool) {
 	if emptied && m.row == 0 {
 		m.row, m.sub = emptiedRow, 0
 	}
-	return m, !m.gtid.IsZero() && (m.row != 0 || statements)
+	if m.id.chunk > 0 {
+		return m, m.id.gtid.IsZero() && m.row > 0
+	}
+	return m, !m.id.gtid.IsZero() && (m.row != 0 || statements)
 }
 
 // find reads what a topic holds, once.
@@ -244,9 +262,10 @@ func (b *Bridge) find(ctx context.Context, topic string, partitions int32) (*pre
 	if r.Since > 0 {
 		from.Since = time.UnixMilli(r.Since)
 	}
-	begin := time.Now()
-	txns := map[event.GTID]*txnRows{}
-	found, before, bytes := 0, r.bytes, 0
+	begin, forgotten := time.Now(), false
+	txns, chunks := map[txnID]*txnRows{}, map[txnID]*txnRows{}
+	found, before, bytes, chunkBytes := 0, r.bytes, 0, 0
+	room := (maxSnapshots - r.chunks) / 2 // and as much for the topics to come
 	for part := range max(partitions, 1) {
 		if partitions == 0 {
 			part = -1
@@ -259,17 +278,25 @@ func (b *Bridge) find(ctx context.Context, topic string, partitions int32) (*pre
 				}
 				return &StopError{Err: fmt.Errorf("topic %s, partition %d, %s: %w", topic, part, s.Place, ErrNoHeaders), Remedy: noReconcileRemedy}
 			}
-			if r.behind.Contains(m.gtid) {
+			all, size := txns, &bytes
+			if m.id.chunk > 0 {
+				all, size = chunks, &chunkBytes
+			} else if r.behind.Contains(m.id.gtid) {
 				return nil
 			}
-			t := txns[m.gtid]
+			t := all[m.id]
 			if t == nil {
 				t = new(txnRows)
-				txns[m.gtid] = t
-				bytes += txnBytes
+				all[m.id] = t
+				*size += txnBytes + len(m.id.snapshot)
 			}
-			bytes += t.add(m.row, m.sub)
+			*size += t.add(m.row, m.sub)
 			found++
+			if chunkBytes > room {
+				// Nothing tells which chunks lie before the cursor. The topic's first ones do, most likely; a row of another
+				// one that is forgotten is sent again, and is the same row.
+				chunks, chunkBytes, forgotten = map[txnID]*txnRows{}, 0, true
+			}
 			if before+bytes > maxPresent {
 				return &StopError{Err: fmt.Errorf("topic %s: %w: %d MiB", topic, ErrTooMuch, maxPresent>>20),
 					Remedy: "read later messages only (binlogmq cursor new-life --reconcile --since TIME), or " + noReconcileRemedy}
@@ -280,15 +307,19 @@ func (b *Bridge) find(ctx context.Context, topic string, partitions int32) (*pre
 			return nil, fmt.Errorf("read what topic %s holds: %w", topic, err)
 		}
 	}
+	maps.Copy(txns, chunks)
 	p := new(present)
 	p.txns.Store(&txns)
 	b.mu.Lock()
 	r.topics[topic] = p
-	r.bytes = before + bytes
+	r.bytes, r.chunks = before+bytes, r.chunks+chunkBytes
 	ended := b.reconciling != r
 	b.mu.Unlock()
 	if ended {
 		p.txns.Store(nil)
+	}
+	if forgotten {
+		b.o.Logger.Warn("the topic holds more rows of snapshots than may be compared; some of the first of them may be sent again", "topic", topic)
 	}
 	b.o.Logger.Info("what the topic holds is read; it is not sent again", "topic", topic, "messages", found, "transactions", len(txns), "took", time.Since(begin).Round(time.Millisecond))
 	return p, nil

@@ -20,16 +20,21 @@ func TestPresentIsExactI7(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		type id struct {
-			g   event.GTID
+			g   txnID
 			row int64
 			sub uint16
 		}
 		plain := map[id]bool{}
-		txns := map[event.GTID]*txnRows{}
-		gtid := func() event.GTID { return event.GTID{SID: [16]byte{1}, Seq: uint64(1 + rng.IntN(5))} }
+		txns := map[txnID]*txnRows{}
+		transaction := func(n int) txnID {
+			if n%2 == 0 {
+				return idOf(&event.Txn{Snapshot: &event.Snapshot{ID: "s", Chunk: int64(n)}})
+			}
+			return idOf(&event.Txn{GTID: event.GTID{SID: [16]byte{1}, Seq: uint64(n)}})
+		}
 		bytes := 0
 		for range rng.IntN(300) {
-			x := id{gtid(), rng.Int64N(40), uint16(rng.IntN(3))}
+			x := id{transaction(1 + rng.IntN(5)), rng.Int64N(40), uint16(rng.IntN(3))}
 			plain[x] = true
 			if txns[x.g] == nil {
 				txns[x.g] = new(txnRows)
@@ -47,10 +52,10 @@ func TestPresentIsExactI7(t *testing.T) {
 		}
 		p := new(present)
 		p.txns.Store(&txns)
-		for seq := range uint64(7) {
+		for n := range 7 {
 			for row := range int64(42) {
 				for sub := range uint16(4) {
-					x := id{event.GTID{SID: [16]byte{1}, Seq: seq}, row, sub}
+					x := id{transaction(n), row, sub}
 					if got := p.has(x.g, row, sub); got != plain[x] {
 						t.Fatalf("seed %d: %v: %t, want %t", seed, x, got, plain[x])
 					}
@@ -59,7 +64,7 @@ func TestPresentIsExactI7(t *testing.T) {
 		}
 	}
 	var none *present
-	if none.has(event.GTID{Seq: 1}, 1, 0) || new(present).has(event.GTID{Seq: 1}, 1, 0) {
+	if one := (txnID{gtid: event.GTID{Seq: 1}}); none.has(one, 1, 0) || new(present).has(one, 1, 0) {
 		t.Error("nothing holds something")
 	}
 }
@@ -92,21 +97,33 @@ func TestParseMark(t *testing.T) {
 		{h("gtid", g, "op", "insert"), false, false, 0, 0}, // a row's message under headers without row
 		{h("gtid", g, "row", "3", "op", "truncate"), false, true, 4, 0},
 		{h("op", "truncate"), true, false, 0, 0},
+		{h("snapshot", "s/1/7", "row", "0"), false, true, 1, 0},
+		{h("snapshot", "s/1/7", "row", "3", "sub", "2", "op", "snapshot"), true, true, 4, 2},
+		{h("snapshot", "s/1/7"), true, false, 0, 0},
+		{h("snapshot", "s/1/7", "op", "truncate"), true, false, 0, 0},
+		{h("snapshot", "s/0", "row", "0"), false, false, 0, 0},
+		{h("snapshot", "", "row", "0"), false, false, 0, 0},
+		{h("snapshot", "s/7", "gtid", g, "row", "0"), true, false, 0, 0},
 	} {
 		m, ok := parseMark(c.headers, c.ddl)
-		if ok != c.ok || ok && (m.row != c.row || m.sub != c.sub || m.gtid.Seq != 7) {
+		want := txnID{gtid: event.GTID{SID: [16]byte{1}, Seq: 7}}
+		if m.id.chunk > 0 {
+			want = txnID{snapshot: "s/1", chunk: 7}
+		}
+		if ok != c.ok || ok && (m.row != c.row || m.sub != c.sub || m.id != want) {
 			t.Errorf("%v: %+v, %t", c.headers, m, ok)
 		}
 	}
 }
 
 func FuzzParseMark(f *testing.F) {
-	f.Add("01000000-0000-0000-0000-000000000000:7", "3", "1")
-	f.Add("0-1-5", "", "")
-	f.Fuzz(func(t *testing.T, gtid, row, sub string) {
-		m, ok := parseMark([]sink.Header{{Name: "gtid", Value: []byte(gtid)}, {Name: "row", Value: []byte(row)}, {Name: "sub", Value: []byte(sub)}}, false)
-		if ok && (m.row < 1 || m.gtid.IsZero()) {
-			t.Fatalf("%q %q %q: %+v", gtid, row, sub, m)
+	f.Add("gtid", "01000000-0000-0000-0000-000000000000:7", "3", "1")
+	f.Add("gtid", "0-1-5", "", "")
+	f.Add("snapshot", "s/5", "3", "1")
+	f.Fuzz(func(t *testing.T, name, gtid, row, sub string) {
+		m, ok := parseMark([]sink.Header{{Name: name, Value: []byte(gtid)}, {Name: "row", Value: []byte(row)}, {Name: "sub", Value: []byte(sub)}}, false)
+		if ok && (m.row < 1 || m.id.gtid.IsZero() == (m.id.chunk == 0)) {
+			t.Fatalf("%q %q %q %q: %+v", name, gtid, row, sub, m)
 		}
 	})
 }
@@ -187,7 +204,7 @@ func TestReconcileI7(t *testing.T) {
 		// This broker stores what is sent again in one epoch; a real one knows it by its number.
 		seen := map[string]number{}
 		for _, r := range broker.log {
-			id, n := fmt.Sprintf("%s %s %s", r.headers["gtid"], r.headers["row"], r.headers["sub"]), number{r.seq, r.sub}
+			id, n := fmt.Sprintf("%s%s %s %s", r.headers["gtid"], r.headers["snapshot"], r.headers["row"], r.headers["sub"]), number{r.seq, r.sub}
 			if was, ok := seen[id]; ok && was != n {
 				t.Errorf("seed %d: change %s is stored as %v and as %v", seed, id, was, n)
 			}
@@ -199,6 +216,59 @@ func TestReconcileI7(t *testing.T) {
 		if err := broker.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// chunkReader is a sink whose topics hold rows of so many chunks of a snapshot and one transaction after each.
+type chunkReader struct {
+	nullSink
+	chunks int
+}
+
+func (chunkReader) KeepsReadable() bool { return true }
+
+func (s chunkReader) ReadBack(_ context.Context, _ string, _ int32, _ sink.From, visit func(*sink.Stored) error) error {
+	row := sink.Header{Name: "row", Value: []byte("0")}
+	for i := range s.chunks {
+		for _, h := range []sink.Header{
+			{Name: "snapshot", Value: fmt.Appendf(nil, "s/%d", i+1)}, {Name: "gtid", Value: fmt.Appendf(nil, "01000000-0000-0000-0000-000000000000:%d", i+1)},
+		} {
+			if err := visit(&sink.Stored{Headers: []sink.Header{h, row}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestManyChunksI9: rows of snapshots never stop a comparison; of more than may be kept those that were stored first are forgotten, and what is
+// known of the log's is whole.
+func TestManyChunksI9(t *testing.T) {
+	const size = txnBytes + subBytes + spanBytes + 1 // of a chunk of snapshot s with one row
+	chunks := maxSnapshots/size + 1000
+	b := testBridge(t, func(o *Options) { o.Sink = chunkReader{nullSink{}, chunks} })
+	b.reconciling = &reconciliation{topics: map[string]*present{}, asked: true}
+	for _, topic := range []string{"a", "b"} {
+		p, err := b.find(context.Background(), topic, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := 0
+		for i := range chunks {
+			if p.has(txnID{snapshot: "s", chunk: int64(i + 1)}, 1, 0) {
+				known++
+			}
+			if !p.has(txnID{gtid: event.GTID{SID: [16]byte{1}, Seq: uint64(i + 1)}}, 1, 0) {
+				t.Fatalf("topic %s: transaction %d is forgotten", topic, i+1)
+			}
+		}
+		last := p.has(txnID{snapshot: "s", chunk: int64(chunks)}, 1, 0)
+		if !last || known > maxSnapshots/size {
+			t.Errorf("topic %s: %d chunks of %d are known, the last one: %t", topic, known, chunks, last)
+		}
+	}
+	if b.reconciling.chunks > maxSnapshots {
+		t.Errorf("%d bytes of chunks", b.reconciling.chunks)
 	}
 }
 
