@@ -67,7 +67,7 @@ type Connector struct {
 	shown   atomic.Bool // a Read runs that Status shows
 	state   status
 	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
-	window  *window                // joins chunks of snapshots with the main reader; nil: there are none
+	window  *window                // joins chunks of snapshots with the main reader; nil: this Connector reads none
 }
 
 // New checks the options and returns a Connector. It connects nowhere.
@@ -106,7 +106,7 @@ func New(opt Options) (*Connector, error) {
 		host = "unknown"
 	}
 	c := &Connector{opt: opt, log: opt.Logger.With("destination", opt.Destination), host: host}
-	if opt.Snapshots != nil {
+	if opt.Snapshots != nil && opt.Reader == 0 {
 		c.window = &window{}
 	}
 	return c, nil
