@@ -64,6 +64,8 @@ func TestFlinkConditions(t *testing.T) {
 		{"NULL before and after", "maxwell", "INT", `{"database":"s","table":"t","type":"update","ts":1,"data":{"v":1},"old":{"v":null}}`, "-U NULL, +U 1"},
 		{"nothing changed", "canal-json", "INT", `{"data":[{"v":"1"}],"database":"s","es":1,"isDdl":false,"old":[{}],"table":"t","ts":1,"type":"UPDATE"}`, "-U 1, +U 1"},
 		{"nothing changed", "maxwell", "INT", `{"database":"s","table":"t","type":"update","ts":1,"data":{"v":1},"old":{}}`, "-U 1, +U 1"},
+		{"a snapshot's row is an insert", "debezium", "INT", `{"before":null,"after":{"v":1},"source":{"snapshot":"incremental","db":"s","table":"t","gtid":null},"op":"r","ts_ms":1}`, "+I 1"},
+		{"a snapshot's row stops the job", "maxwell", "INT", `{"database":"s","table":"t","type":"bootstrap-insert","ts":1,"data":{"v":1}}`, refused},
 	}
 	var args, input []string
 	seen := map[string]bool{}
