@@ -47,6 +47,7 @@ func TestDocs(t *testing.T) {
 	x := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("x")), codectest.Null, codectest.Null})
 	remove.Last = true
 	ddl := codectest.DDL("shop", "ALTER TABLE item ADD c INT")
+	snapshot := codectest.SnapshotRow(t, tab, cells(5))
 	large := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(6, 4)), codectest.V([]byte(strings.Repeat("x", 60000)))})
 	for name, f := range map[string]func() ([]byte, error){
 		"canal-json update": func() ([]byte, error) { return cj.AppendRow(nil, update) },
@@ -66,6 +67,9 @@ func TestDocs(t *testing.T) {
 		"debezium ddl":      func() ([]byte, error) { return dbz.AppendDDL(nil, ddl) },
 		"debezium ddl key":  func() ([]byte, error) { return dbz.AppendDDLKey(nil, ddl), nil },
 		"debezium truncate": func() ([]byte, error) { return dbz.AppendTruncate(nil, ddl, "shop", "item"), nil },
+		"canal-json read":   func() ([]byte, error) { return cj.AppendRow(nil, snapshot) },
+		"maxwell read":      func() ([]byte, error) { return mw.AppendRow(nil, snapshot) },
+		"debezium read":     func() ([]byte, error) { return dbz.AppendRow(nil, snapshot) },
 		"debezium stub":     func() ([]byte, error) { return dbz.AppendStub(nil, large, nil, 10000) },
 	} {
 		out, err := f()
