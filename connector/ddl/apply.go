@@ -382,7 +382,7 @@ func (a *applier) definition(n Name) (State, *Table) {
 	}
 	e.table.Charset, _ = a.charsetOption(&parser{t: options}, a.schemaCharset(n.Schema), a.schemaCharset(n.Schema))
 	for _, c := range clauses(inner) {
-		if !e.element(c) {
+		if !e.element(c, false) {
 			return Unknown, nil
 		}
 	}
@@ -480,6 +480,12 @@ func (a *applier) move(from, to Name) {
 	s, t := a.lookup(from)
 	if s == Absent {
 		s = Unknown // it was there: made where the log did not see it, or nobody may look at it
+	}
+	if there, _ := a.lookup(to); there == Known && from != to {
+		// I6: no table can take the name of another, but a temporary one can hide it; MariaDB does not mark its RENAME TABLE as one of those.
+		a.set(from, Unknown, nil, Name{})
+		a.set(to, Unknown, nil, Name{})
+		return
 	}
 	origin := from
 	if i, ok := a.made[from]; ok && a.changes[i].From != (Name{}) {
@@ -619,6 +625,10 @@ func (a *applier) alterTable() bool {
 			list = list[:i]
 			break
 		}
+		if at := partitioned(c); at > 0 {
+			list = append(slices.Clone(list[:i]), c[:at])
+			break
+		}
 	}
 	to := n
 	for i := 0; i < len(list); i++ {
@@ -644,6 +654,21 @@ func (a *applier) alterTable() bool {
 		a.move(n, to)
 	}
 	return true
+}
+
+// partitioned returns where in a clause that about partitions begins which may stand behind the last of the others without a comma; 0: nowhere.
+func partitioned(c []token) int {
+	for i, depth := 1, 0; i+1 < len(c); i++ {
+		switch {
+		case c[i].kind == sign && c[i].s == "(":
+			depth++
+		case c[i].kind == sign && c[i].s == ")":
+			depth--
+		case depth == 0 && (c[i].is("PARTITION") && c[i+1].is("BY") || c[i].is("REMOVE") && c[i+1].is("PARTITIONING")):
+			return i
+		}
+	}
+	return 0
 }
 
 // editor changes one table.
@@ -695,8 +720,8 @@ func generatedKey(c *Column) bool {
 	return strings.EqualFold(c.Name, "my_row_id") && c.SQLType == "bigint unsigned" && c.Invisible && c.Key == 1
 }
 
-// element reads one element of CREATE TABLE or of ADD (...).
-func (e *editor) element(c []token) bool {
+// element reads one element of CREATE TABLE or of ADD (...); unless: columns that are there already stay as they are.
+func (e *editor) element(c []token, unless bool) bool {
 	if key, ok := e.key(c); ok || key {
 		return ok
 	}
@@ -705,7 +730,9 @@ func (e *editor) element(c []token) bool {
 	if !ok {
 		return false
 	}
-	e.add(d, "")
+	if !unless || !e.exists(d.Name) {
+		e.add(d, "")
+	}
 	return true
 }
 
@@ -951,7 +978,7 @@ func (e *editor) clause(c []token) bool {
 				return false
 			}
 			for _, x := range clauses(inner) {
-				if !e.element(x) {
+				if !e.element(x, unless) {
 					return false
 				}
 			}

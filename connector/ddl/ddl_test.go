@@ -170,6 +170,13 @@ func TestApply(t *testing.T) {
 		{mysql, "RENAME TABLE q TO r", 0, "shop.q gone; shop.r ? from shop.q"},
 		{mysql, "RENAME TABLE unseen TO r", 0, "shop.unseen gone; shop.r ? from shop.unseen"},
 		{maria, "RENAME TABLE IF EXISTS t WAIT 5 TO r", 0, "shop.t gone; shop.r (id#1 a b) from shop.t"},
+		{maria, "RENAME TABLE t TO u", 0, "shop.t ?; shop.u ?"}, // t is a temporary table
+		{maria, "ALTER TABLE t RENAME other.t, ADD c INT", 0, "shop.t ?; other.t ?"},
+		{maria, "RENAME TABLE t TO x, x TO u", 0, "shop.t gone; shop.x ?; shop.u ?"},
+		{mysql, "ALTER TABLE t ADD c INT PARTITION BY KEY (id) PARTITIONS 2", 0, "shop.t (id#1 a b c)"},
+		{mysql, "ALTER TABLE t DROP a, ADD c INT COMMENT 'x' REMOVE PARTITIONING", 0, "shop.t (id#1 b c)"},
+		{mysql, "ALTER TABLE t RENAME v PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (5), PARTITION r VALUES LESS THAN MAXVALUE)", 0, "shop.t gone; shop.v (id#1 a b) from shop.t"},
+		{maria, "ALTER TABLE t ADD COLUMN IF NOT EXISTS (b BIGINT, c INT, KEY (c))", 0, "shop.t (id#1 a b c)"},
 		{mysql, "DROP TABLE t, other.t", 0, "shop.t gone; other.t gone"},
 		{mysql, "DROP DATABASE shop", 0, "shop.q gone; shop.t gone; shop.u gone; shop gone"},
 		{mysql, "CREATE DATABASE n", 0, "n latin1"},
