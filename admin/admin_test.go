@@ -39,7 +39,7 @@ func TestHealthReadyMetrics(t *testing.T) {
 		}}})
 	}
 	set(false, "")
-	s, err := Listen("127.0.0.1:0", func() Report { return *report.Load() }, slog.New(slog.DiscardHandler))
+	s, err := Listen("127.0.0.1:0", func() Report { return *report.Load() }, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,15 +97,15 @@ func TestHealthReadyMetrics(t *testing.T) {
 	}
 }
 
-// What the address serves is health and metrics, to be read: nothing else, however it is asked for.
+// What the address serves is health, metrics and snapshots: nothing else, however it is asked for.
 func TestNothingElseIsServed(t *testing.T) {
-	s, err := Listen("127.0.0.1:0", func() Report { return Report{} }, slog.New(slog.DiscardHandler))
+	s, err := Listen("127.0.0.1:0", func() Report { return Report{} }, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(context.Background())
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	for _, path := range []string{"/", "/config", "/api/v1/config", "/api/x/config/y", "/healthz/config", "/healthz/", "/metrics/x", "/debug/pprof/", "/debug/vars", "/%2e%2e/config", "/healthz%2fconfig"} {
+	for _, path := range []string{"/", "/config", "/api/v1/config", "/api/x/config/y", "/api/destinations", "/api/destinations/shop", "/api/destinations/shop/snapshots", "/api/destinations/shop/snapshot/start", "/healthz/config", "/healthz/", "/metrics/x", "/debug/pprof/", "/debug/vars", "/%2e%2e/config", "/healthz%2fconfig"} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
 			q, err := http.NewRequest(method, "http://"+s.Addr()+path, nil)
 			if err != nil {
@@ -119,6 +119,20 @@ func TestNothingElseIsServed(t *testing.T) {
 			if r.StatusCode != http.StatusNotFound {
 				t.Errorf("%s %s: %s", method, path, r.Status)
 			}
+		}
+	}
+	for _, path := range []string{"/api/destinations/shop/snapshot", "/api/destinations/shop/snapshot/cancel"} {
+		q, err := http.NewRequest("DELETE", "http://"+s.Addr()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("DELETE %s: %s", path, r.Status)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
@@ -135,12 +149,12 @@ func TestNothingElseIsServed(t *testing.T) {
 
 func TestAddressTaken(t *testing.T) {
 	f := func() Report { return Report{} }
-	s, err := Listen("127.0.0.1:0", f, slog.New(slog.DiscardHandler))
+	s, err := Listen("127.0.0.1:0", f, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(context.Background())
-	if _, err := Listen(s.Addr(), f, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "admin.listen") {
+	if _, err := Listen(s.Addr(), f, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "admin.listen") {
 		t.Errorf("error %v", err)
 	}
 }

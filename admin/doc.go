@@ -1,4 +1,4 @@
-// Package admin serves health and metrics over HTTP.
+// Package admin serves health and metrics over HTTP, and takes orders for snapshots.
 //
 // It knows no other part of the program: it asks a function for a [Report] and
 // shows it. Metrics are OpenTelemetry instruments that are read at scrape time

@@ -32,13 +32,22 @@ func always(f func(*Destination) int64) func(*Destination) (float64, bool) {
 	return func(d *Destination) (float64, bool) { return float64(f(d)), true }
 }
 
+func snapshot(f func(*Snapshot) int64) func(*Destination) (float64, bool) {
+	return func(d *Destination) (float64, bool) {
+		if d.Snapshot == nil {
+			return 0, false
+		}
+		return float64(f(d.Snapshot)), true
+	}
+}
+
 func sinkValue(f func(*Sink) int64) func(*Sink) (float64, bool) {
 	return func(s *Sink) (float64, bool) { return float64(f(s)), true }
 }
 
 // Metrics lists every metric; docs/operations.md describes them.
 var Metrics = []Metric{
-	{Name: "binlogmq_destination_up", Help: "1 while the destination works", dest: func(d *Destination) (float64, bool) { return flag(d.Healthy()), true }},
+	{Name: "binlogmq_destination_up", Help: "1 while the destination works", dest: func(d *Destination) (float64, bool) { return flag(d.Error == ""), true }},
 	{Name: "binlogmq_lease_owner", Help: "1 while this process owns the destination", dest: func(d *Destination) (float64, bool) { return flag(d.Owner), true }},
 	{Name: "binlogmq_lease_epoch", Help: "number of the lease that this process has or had last; 0 where there is only ever one", dest: always(func(d *Destination) int64 { return d.Epoch })},
 	{Name: "binlogmq_meta_connected", Help: "1 while the store of cursors can be reached", dest: func(d *Destination) (float64, bool) { return flag(d.Meta), true }},
@@ -56,6 +65,13 @@ var Metrics = []Metric{
 	{Name: "binlogmq_ring_events", Help: "events held between source and slowest sink", dest: always(func(d *Destination) int64 { return d.RingEvents })},
 	{Name: "binlogmq_ring_bytes", Help: "bytes held between source and slowest sink", dest: always(func(d *Destination) int64 { return d.RingBytes })},
 	{Name: "binlogmq_ring_limit_bytes", Help: "bound on the bytes held", dest: always(func(d *Destination) int64 { return d.RingLimit })},
+	{Name: "binlogmq_snapshot_up", Help: "0 while a snapshot cannot go on", dest: snapshot(func(s *Snapshot) int64 { return int64(flag(s.Error == "")) })},
+	{Name: "binlogmq_snapshot_queue", Help: "snapshots that are ordered and not finished, with the one that is being read", dest: snapshot(func(s *Snapshot) int64 { return int64(len(s.Queue)) })},
+	{Name: "binlogmq_snapshot_tables", Help: "tables of the snapshot that is being read", dest: snapshot(func(s *Snapshot) int64 { return s.Tables })},
+	{Name: "binlogmq_snapshot_tables_done", Help: "those of them that are read to their end", dest: snapshot(func(s *Snapshot) int64 { return s.Done })},
+	{Name: "binlogmq_snapshot_rows", Help: "rows of the snapshot that is being read, handed on so far", dest: snapshot(func(s *Snapshot) int64 { return s.Rows })},
+	{Name: "binlogmq_snapshot_pending_chunks", Help: "chunks of snapshots that not every sink has passed", dest: snapshot(func(s *Snapshot) int64 { return s.Chunks })},
+	{Name: "binlogmq_snapshot_pending_bytes", Help: "what these chunks take in the store of cursors", dest: snapshot(func(s *Snapshot) int64 { return s.Bytes })},
 	{Name: "binlogmq_sink_up", Help: "1 while the sink works", sink: func(s *Sink) (float64, bool) { return flag(s.Healthy()), true }},
 	{Name: "binlogmq_sink_rows", Help: "row changes whose messages the broker has confirmed", Counter: true, sink: sinkValue(func(s *Sink) int64 { return s.Rows })},
 	{Name: "binlogmq_sink_messages", Help: "messages that the broker has confirmed", Counter: true, sink: sinkValue(func(s *Sink) int64 { return s.Messages })},

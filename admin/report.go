@@ -34,6 +34,8 @@ type Destination struct {
 	RingBytes  int64   `json:"ring_bytes"`
 	RingLimit  int64   `json:"ring_bytes_limit"`
 	Sinks      []Sink  `json:"sinks"`
+
+	Snapshot *Snapshot `json:"snapshot,omitempty"` // nil while another process owns the destination
 }
 
 // Sink is a snapshot of one sink and its subscription.
@@ -69,8 +71,10 @@ const Waiting = "waiting"
 // Standby is the State of a destination that another process owns, or may own: this one waits for it.
 const Standby = "standby"
 
-// Healthy reports whether the destination works.
-func (d *Destination) Healthy() bool { return d.Error == "" }
+// Healthy reports whether the destination works, and its snapshots go on.
+func (d *Destination) Healthy() bool {
+	return d.Error == "" && (d.Snapshot == nil || d.Snapshot.Error == "")
+}
 
 // Healthy reports whether the sink works.
 func (s *Sink) Healthy() bool { return s.Error == "" }
@@ -94,7 +98,7 @@ func (r *Report) Healthy() bool {
 // Ready reports whether every source is connected, or waits in good order for the lease or for its first client.
 func (r *Report) Ready() bool {
 	for i := range r.Destinations {
-		if d := &r.Destinations[i]; !d.Connected && (d.State != Standby && d.State != Waiting || !d.Healthy()) {
+		if d := &r.Destinations[i]; !d.Connected && (d.State != Standby && d.State != Waiting || d.Error != "") {
 			return false
 		}
 	}

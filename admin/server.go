@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,9 +25,9 @@ type Server struct {
 
 // Listen binds the address and serves until Close: /healthz (200 while
 // everything works, else 503), /readyz (200 once every source is connected, else 503), both
-// with the report as JSON, and /metrics in Prometheus's format. report is called for each
-// request and must be safe for concurrent use.
-func Listen(address string, report func() Report, log *slog.Logger) (*Server, error) {
+// with the report as JSON, /metrics in Prometheus's format, and below /api the snapshots of destinations, which orders are for. report is
+// called for each request and must be safe for concurrent use.
+func Listen(address string, report func() Report, orders Snapshots, log *slog.Logger) (*Server, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	provider, err := meters(reg, report)
@@ -43,20 +42,20 @@ func Listen(address string, report func() Report, log *slog.Logger) (*Server, er
 	show := func(ok func(*Report) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			r := report()
-			w.Header().Set("Content-Type", "application/json")
+			code := http.StatusOK
 			if !ok(&r) {
-				w.WriteHeader(http.StatusServiceUnavailable)
+				code = http.StatusServiceUnavailable
 			}
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			_ = e.Encode(r) // the client went away
+			answer(w, code, r)
 		}
 	}
 	mux.HandleFunc("GET /healthz", show((*Report).Healthy))
 	mux.HandleFunc("GET /readyz", show((*Report).Ready))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	snapshotHandlers(mux, report, orders, log)
 	s := &Server{
-		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)},
+		// Orders that a page of another origin makes a browser send are refused.
+		http:     &http.Server{Handler: http.NewCrossOriginProtection().Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)},
 		listener: l,
 		provider: provider,
 		done:     make(chan struct{}),

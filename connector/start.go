@@ -64,7 +64,7 @@ func parseStart(text string) (startAt, error) {
 	return startAt{}, fmt.Errorf("start: %q is none of earliest, latest, gtid:SET, FILE:OFFSET, or a time like 2026-01-31T12:00:00Z", text)
 }
 
-// Start resolves Options.Start into a transaction end, with Ordinal 0. It asks
+// Start resolves Options.Start into a transaction end, with Ordinal 0 or, where there were snapshots, one above all theirs. It asks
 // again for ever while the source is down (Status tells) and returns an error when its operator is
 // needed, or the context's.
 func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
@@ -79,7 +79,22 @@ func (c *Connector) Start(ctx context.Context) (event.Cursor, error) {
 		return event.Cursor{}, err
 	}
 	c.log.Info("start resolved", "start", c.opt.Start, "file", pos.File, "offset", pos.Offset, "gtids", pos.GTIDs.String())
-	return event.Cursor{Position: pos}, nil
+	start := event.Cursor{Position: pos}
+	if c.opt.Snapshots != nil { // what is left of before has no place in this numbering
+		if start.Ordinal, err = c.opt.Snapshots.Floor(ctx); err != nil {
+			return event.Cursor{}, c.stopOf(err)
+		}
+	}
+	return start, nil
+}
+
+// Recount drops what is left of snapshots in another numbering, after Tables or AllVersions have changed; it is read again.
+// No Connector may be reading with those of before.
+func (c *Connector) Recount(ctx context.Context) error {
+	if c.opt.Snapshots == nil {
+		return nil
+	}
+	return c.stopOf(c.opt.Snapshots.Recount(ctx, c.counts()))
 }
 
 // Earliest returns the first place of the source's log, of which nothing is purged. It asks again as Start does.

@@ -18,7 +18,7 @@ type Identity = meta.Identity
 // Source is the database side of a destination.
 type Source interface {
 	// Start returns where a destination begins that no cursor is saved of: a
-	// transaction end, with Ordinal 0 and nothing done beyond it.
+	// transaction end, with an Ordinal that no event of another life has and nothing done beyond it.
 	Start(ctx context.Context) (event.Cursor, error)
 
 	// Read hands on every event behind the transaction end from.Position, numbered from

@@ -90,7 +90,10 @@ func newReader(d *config.Destination, k known, log *slog.Logger, number int) (*c
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),
 		MaxEvent:    int(d.Source.MaxEvent),
-		Logger:      log,
+		Snapshot: connector.SnapshotOptions{
+			ChunkBytes: int(d.Snapshot.ChunkBytes), RowsPerSecond: int(d.Snapshot.RowsPerSecond), MaxPending: int64(d.Snapshot.MaxPending),
+		},
+		Logger: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("destination %s: %w", d.Name, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 )
@@ -240,13 +241,30 @@ func cursorSet(ctx context.Context, args []string, in io.Reader, out, errs io.Wr
 			return err
 		}
 	}
+	snapshots := newSnapshots(store, d.Name)
+	forget := func(err error) error {
+		if !errors.Is(err, snapshot.ErrDamaged) {
+			return err
+		}
+		fmt.Fprintf(out, "%v. They are forgotten now\n", err)
+		return snapshots.Reset(ctx)
+	}
+	above, err := snapshots.Rewind(ctx)
+	if err := forget(err); err != nil {
+		return err
+	}
 	for _, id := range ids {
+		c := &records[id].Cursor
+		c.Ordinal = max(c.Ordinal, above)
 		if err := store.Save(ctx, id, records[id]); err != nil {
 			return err
 		}
 	}
+	if err := forget(snapshots.Rewound(ctx)); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "%d cursors are moved\n", len(ids))
-	return err
+	return nil
 }
 
 // lostAny tells whether the log does not have a place where a cursor stands. keeps asks the source.

@@ -247,7 +247,10 @@ func common(all []*standing) event.GTIDSet {
 
 // put saves the cursors at a place, above all numbers that they had, with what they have acknowledged beyond it.
 func (p *program) put(ctx context.Context, d *destination, all []*standing, place event.Position) error {
-	ordinal := int64(0)
+	ordinal, err := d.snapshots.Rewind(ctx)
+	if err != nil {
+		return err
+	}
 	var skips []meta.Skip // whoever had passed a transaction comes to it again
 	for _, v := range all {
 		ordinal = max(ordinal, v.record.Cursor.Last())
@@ -284,7 +287,7 @@ func (p *program) put(ctx context.Context, d *destination, all []*standing, plac
 			return err
 		}
 	}
-	return nil
+	return d.snapshots.Rewound(ctx)
 }
 
 // persist saves a record, however long ZooKeeper is away, while the lease lasts.
@@ -354,7 +357,11 @@ func (p *program) relocateTo(ctx context.Context, d *destination, first, end eve
 		for i, v := range all {
 			ids[i] = v.id
 		}
-		records, err := move(ctx, p.store, ids, event.Cursor{Position: to})
+		above, err := d.snapshots.Rewind(ctx)
+		if err != nil {
+			return err
+		}
+		records, err := move(ctx, p.store, ids, event.Cursor{Position: to, Ordinal: above})
 		if err != nil {
 			return err
 		}
@@ -363,7 +370,7 @@ func (p *program) relocateTo(ctx context.Context, d *destination, first, end eve
 				return err
 			}
 		}
-		return nil
+		return d.snapshots.Rewound(ctx)
 	}
 	latest := policy == config.LostLatest
 	everyone := true

@@ -16,6 +16,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/server"
@@ -56,7 +57,7 @@ func TestOnePlaceI7(t *testing.T) {
 		}
 		store := &dying{}
 		p := silent(store)
-		d := &destination{cfg: &config.Destination{Name: "shop"}}
+		d := &destination{cfg: &config.Destination{Name: "shop"}, snapshots: snapshot.NewLog(nil)}
 		had := map[string]*standing{}
 		highest := int64(0)
 		for i := range 1 + rng.IntN(4) {
@@ -212,7 +213,7 @@ func TestRelocateTo(t *testing.T) {
 		if err := store.Save(ctx, id, &meta.Record{Cursor: event.Cursor{Ordinal: 7, Position: event.Position{File: "a.1", Offset: 4, ServerUUID: "A", GTIDs: gtids(t, c.at)}}}); err != nil {
 			t.Fatal(err)
 		}
-		d := &destination{cfg: &config.Destination{Name: "shop", OnLostPosition: c.policy}}
+		d := &destination{cfg: &config.Destination{Name: "shop", OnLostPosition: c.policy}, snapshots: snapshot.NewLog(nil)}
 		p := silent(store)
 		all, err := p.standings(ctx, d)
 		if err != nil {
@@ -253,7 +254,7 @@ func TestStandings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &destination{cfg: &cfg.Destinations[0]}
+	d := &destination{cfg: &cfg.Destinations[0], snapshots: snapshot.NewLog(nil)}
 	p := silent(store)
 	part := &sinkPart{cfg: &d.cfg.Sinks[0], client: srv.Client(out)}
 	if part.sink, err = newSink("test", "shop", part.cfg, nil, p.log); err != nil {

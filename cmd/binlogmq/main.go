@@ -51,6 +51,12 @@ const usage = `usage: binlogmq COMMAND
   schema show -c FILE              show what is known of the tables' definitions
   schema forget -c FILE [--destination D] [--table SCHEMA.TABLE] [--yes]
                                    have definitions looked up again, after alterations that the log does not hold
+  snapshot start -c FILE [--destination D] [--tables P,...] [--where SCHEMA.TABLE=CONDITION]... [--sinks S,...] [--admin URL]
+                                   have what tables hold already published beside the stream, by the running process or the next one
+  snapshot status -c FILE [--destination D] [--admin URL]
+                                   show what is ordered and how far it is
+  snapshot cancel -c FILE [--destination D] [--id ID] [--admin URL]
+                                   give one snapshot up, or all
   version                          print the version
 
 docs/configuration.md describes the file; config.yaml.example is a start.`
@@ -112,7 +118,7 @@ func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs
 		return usageError{fmt.Errorf("a command is needed\n%s", usage)}
 	}
 	name, rest := args[0], args[1:]
-	if (name == "cursor" || name == "schema") && len(rest) > 0 && slices.Contains(help, rest[0]) {
+	if (name == "cursor" || name == "schema" || name == "snapshot") && len(rest) > 0 && slices.Contains(help, rest[0]) {
 		return flag.ErrHelp // as the commands below them do with it
 	}
 	switch name {
@@ -124,6 +130,8 @@ func dispatch(soft, hard context.Context, args []string, in io.Reader, out, errs
 		return cursorCommand(soft, rest, in, out, errs)
 	case "schema":
 		return schemaCommand(soft, rest, in, out)
+	case "snapshot":
+		return snapshotCommand(soft, rest, out)
 	case "version", "--version", "-version":
 		fmt.Fprintln(out, "binlogmq", versionText())
 		return nil

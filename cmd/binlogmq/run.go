@@ -284,6 +284,9 @@ func (p *program) publishOnce(soft, hard context.Context, d *destination) error 
 	if err := p.replayTables(soft, hard, d); err != nil {
 		return fail(err)
 	}
+	if err := d.connector.Recount(soft); err != nil {
+		return fail(err)
+	}
 	late := make([]bool, len(d.sinks))
 	for i, s := range d.sinks {
 		v, err := p.load(soft, s)

@@ -224,7 +224,7 @@ func (p *program) reportSeat(now time.Time, s *seat, st server.DestinationStatus
 	case s.failed() != nil:
 		out.Error = oneLine(s.failed())
 	case !owned && (d == nil || lost != nil):
-		out.State, out.Connected, out.Since, out.LagKnown, out.Error, out.Sinks = admin.Standby, false, "", false, "", nil
+		out.State, out.Connected, out.Since, out.LagKnown, out.Error, out.Sinks, out.Snapshot = admin.Standby, false, "", false, "", nil, nil
 		if away != nil {
 			out.Error = oneLine(away)
 		}

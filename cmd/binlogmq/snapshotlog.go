@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
@@ -30,8 +29,7 @@ func (k *snapshotKeeper) Load(ctx context.Context, name string) ([]byte, error) 
 	case errors.Is(err, meta.ErrNotFound):
 		return nil, nil
 	case errors.Is(err, meta.ErrDamaged):
-		return nil, &connector.StopError{Destination: k.destination, What: fmt.Sprintf("the saved document %q of its snapshots cannot be used", name),
-			Remedy: snapshot.DamagedRemedy, Err: fmt.Errorf("%w: %w", snapshot.ErrDamaged, err)}
+		return nil, snapshot.Damaged(k.destination, name, err)
 	}
 	return data, err
 }

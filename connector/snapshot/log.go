@@ -63,6 +63,7 @@ type Log struct {
 	passed mark
 	grace  time.Duration
 
+	held  atomic.Bool            // nothing is added before Recount
 	waits atomic.Pointer[string] // the client for whom chunks are kept; nil: none is known
 }
 
@@ -373,11 +374,11 @@ func (s *state) forget(chunks []entry) {
 	})
 }
 
-// Current returns the request that is to be carried out, and how far it is; false: there is none, or the Log is not in use yet (any method with
-// a context but Load brings it into use).
+// Current returns the request that is to be carried out, and how far it is; false: there is none now. The Log must be in use: any method with
+// a context but Load brings it into use.
 func (l *Log) Current() (Request, Progress, bool) {
 	v := l.view.Load()
-	if v == nil || !v.settled || len(v.Queue) == 0 {
+	if v == nil || !v.settled || len(v.Queue) == 0 || l.held.Load() {
 		return Request{}, Progress{}, false
 	}
 	return v.Queue[0], v.progress(), true
@@ -452,7 +453,7 @@ func (l *Log) Pending() (chunks int, bytes int64) {
 // Append saves a chunk, and with it After as the progress of the current request. It sets the steps of the progress and replaces Snapshot by
 // a copy with the chunk's number.
 //
-// After ErrEnded nothing was saved. After any other error the chunk may be there or not: whoever reads hands nothing on behind c.Ordinal
+// After ErrEnded nothing was saved, and Current tells how to go on. After any other error the chunk may be there or not: whoever reads hands nothing on behind c.Ordinal
 // before At of that ordinal has answered.
 func (l *Log) Append(ctx context.Context, c *Chunk) error {
 	l.mu.Lock()
@@ -462,6 +463,10 @@ func (l *Log) Append(ctx context.Context, c *Chunk) error {
 		return err
 	}
 	if len(v.Queue) == 0 || v.Queue[0].ID != c.After.Request {
+		return ErrEnded
+	}
+	if v.otherwise(c.Counts) { // some cursors are brought on in the numbering of before still
+		l.held.Store(true)
 		return ErrEnded
 	}
 	if err := c.check(v.last()); err != nil {
@@ -627,12 +632,13 @@ func (l *Log) rewound(ctx context.Context, v *view) (*view, error) {
 	return l.save(ctx, v, s, nil)
 }
 
-// Recount drops the chunks if they have their places in another numbering; what not all cursors had passed is read again. Nobody may be reading.
+// Recount drops the chunks if they have their places in another numbering, in which nobody may be reading any more; what not all cursors had passed
+// is read again.
 func (l *Log) Recount(ctx context.Context, counts string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, err := l.settle(ctx)
-	if err != nil || !slices.ContainsFunc(v.chunks, func(e entry) bool { return e.counts != counts }) {
+	if err != nil || !v.otherwise(counts) {
 		return err
 	}
 	_, lowest, _, err := l.cursors(ctx, v.Base)
@@ -644,8 +650,14 @@ func (l *Log) Recount(ctx context.Context, counts string) error {
 	if v, err = l.rewound(ctx, &u); err != nil {
 		return err
 	}
+	l.held.Store(false)
 	_, err = l.sweep(ctx, v)
 	return err
+}
+
+// otherwise tells whether a chunk has its place in another numbering.
+func (v *view) otherwise(counts string) bool {
+	return len(v.chunks) > 0 && v.chunks[len(v.chunks)-1].counts != counts // as all before it
 }
 
 // Floor returns from which ordinal on a numbering must begin that knows nothing of the one of before: that of a destination all of whose

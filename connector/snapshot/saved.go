@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
@@ -90,12 +91,17 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// DamagedRemedy says what to do about a document that is ErrDamaged.
-const DamagedRemedy = "restore it from a backup, together with the cursors, or begin at another place without it (binlogmq cursor set) and order the snapshot again"
+const damagedRemedy = "restore it from a backup, together with the cursors, or begin at another place without it (binlogmq cursor set) and order the snapshot again"
 
-// damaged says of a document that it cannot be used, and what to do.
+// Damaged is the error of a document that cannot be used: ErrDamaged, and a stop, as without it numbers mean nothing (I3).
+func Damaged(destination, name string, err error) error {
+	return &binlog.StopError{Destination: destination, What: fmt.Sprintf("the saved document %q of its snapshots cannot be used", name),
+		Remedy: damagedRemedy, Err: fmt.Errorf("%w: %w", ErrDamaged, err)}
+}
+
+// damaged is Damaged of this destination.
 func (l *Log) damaged(name string, err error) error {
-	return fmt.Errorf("destination %s: the saved document %q of its snapshots cannot be used: %w: %w; %s", l.keeper.Destination(), name, ErrDamaged, err, DamagedRemedy)
+	return Damaged(l.keeper.Destination(), name, err)
 }
 
 // head is what the document "snapshot-N" holds: where a chunk stands, and what its pieces amount to.
