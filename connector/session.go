@@ -13,6 +13,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -25,18 +26,24 @@ type session struct {
 
 // dial connects to addr and logs in.
 func (c *Connector) dial(ctx context.Context, addr string) (*session, error) {
+	return c.dialThrough(ctx, addr, func(nc net.Conn) net.Conn { return nc })
+}
+
+// dialThrough is dial, with what wrap makes of the connection.
+func (c *Connector) dialThrough(ctx context.Context, addr string, wrap func(net.Conn) net.Conn) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.DialTimeout)
 	defer cancel()
 	var raw net.Conn
 	stop := func() bool { return true }
 	conn, err := client.ConnectWithDialer(ctx, "", addr, c.opt.User, c.opt.Password, "", func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		if err == nil {
-			raw = nc
-			// The context's end, be it its deadline, breaks the login off.
-			stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+		if err != nil {
+			return nil, err
 		}
-		return nc, err
+		raw = nc
+		// The context's end, be it its deadline, breaks the login off.
+		stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+		return wrap(nc), nil
 	}, func(cc *client.Conn) error {
 		if c.opt.TLS != nil {
 			t := c.opt.TLS.Clone()
@@ -143,6 +150,12 @@ func literal(text string) string {
 	}
 	return "_utf8mb4 X'" + hex.EncodeToString([]byte(text)) + "'"
 }
+
+// identifier quotes a name.
+func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// tableName quotes the name of a table.
+func tableName(n ddl.Name) string { return identifier(n.Schema) + "." + identifier(n.Table) }
 
 // serverCode returns the server's error number, 0 if err is none of a server.
 func serverCode(err error) uint16 {
