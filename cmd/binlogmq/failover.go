@@ -10,6 +10,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/sink"
@@ -69,7 +70,7 @@ func (p *program) prepare(ctx context.Context, d *destination) error {
 		}
 		d.relocated.Add(1)
 	}
-	return nil
+	return p.orderFirst(ctx, d)
 }
 
 // standings loads the cursors of the destination's sinks and clients.
@@ -357,6 +358,11 @@ func (p *program) relocateTo(ctx context.Context, d *destination, first, end eve
 		for i, v := range all {
 			ids[i] = v.id
 		}
+		if policy == config.LostSnapshot {
+			if err := p.order(ctx, d, snapshot.ReasonLost, nil); err != nil {
+				return err
+			}
+		}
 		above, err := d.snapshots.Rewind(ctx)
 		if err != nil {
 			return err
@@ -372,8 +378,9 @@ func (p *program) relocateTo(ctx context.Context, d *destination, first, end eve
 		}
 		return d.snapshots.Rewound(ctx)
 	}
-	latest := policy == config.LostLatest
+	latest := policy == config.LostLatest || policy == config.LostSnapshot
 	everyone := true
+	var losers []string
 	for _, v := range all {
 		if !purged { // not what is lacking: another transaction may get its number one day
 			v.acked = v.acked.Intersect(end.GTIDs)
@@ -385,12 +392,19 @@ func (p *program) relocateTo(ctx context.Context, d *destination, first, end eve
 			continue // it has done what is purged
 		}
 		p.log.Warn("a subscription has lost what lies between", "subscription", v.id.String(), "missing", missing.String())
+		losers = append(losers, v.id.Client)
 		if latest {
 			v.acked, v.parts = end.GTIDs.Clone(), nil
 		}
 	}
 	if latest && everyone {
-		place.GTIDs = end.GTIDs.Clone()
+		place.GTIDs, losers = end.GTIDs.Clone(), nil
+	}
+	// Before the cursors are saved, as a crash in between must find the position lost still.
+	if policy == config.LostSnapshot && (everyone || len(losers) > 0) {
+		if err := p.order(ctx, d, snapshot.ReasonLost, losers); err != nil {
+			return err
+		}
 	}
 	return p.put(ctx, d, all, place)
 }

@@ -154,11 +154,11 @@ func (p *program) run(soft, hard context.Context) (err error) {
 		return err
 	}
 	if p.cfg.Admin.Listen != "" {
-		if p.admin, err = admin.Listen(p.cfg.Admin.Listen, p.report, p.log); err != nil {
+		if p.admin, err = admin.Listen(p.cfg.Admin.Listen, p.report, p, p.log); err != nil {
 			p.dismissAll(hard, first)
 			return err
 		}
-		p.log.Info("health and metrics are served", "address", p.admin.Addr())
+		p.log.Info("health, metrics and orders for snapshots are served", "address", p.admin.Addr())
 		defer func() { err = errors.Join(err, p.admin.Close(hard)) }()
 	}
 
@@ -428,6 +428,7 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped, PassedDML: src.PassedDML, Lost: d.relocated.Load(),
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
+	out.Snapshot = reportSnapshot(d.snapshots.Status(), src.Snapshot)
 	if !src.Since.IsZero() {
 		out.Since = src.Since.UTC().Format(time.RFC3339)
 	}
