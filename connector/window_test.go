@@ -30,7 +30,7 @@ func image(values ...uint32) []byte {
 	return b
 }
 
-func rowsOf(tab *event.Table, op event.Op, im event.Images, images ...[]byte) *event.Event {
+func rowEvent(tab *event.Table, op event.Op, im event.Images, images ...[]byte) *event.Event {
 	n := len(images)
 	if op == event.Update {
 		n /= 2
@@ -67,15 +67,15 @@ func TestWindow(t *testing.T) {
 		again    string // why it must be read again
 	}{
 		{name: "nothing", left: "1 2 3"},
-		{name: "insert", events: []*event.Event{rowsOf(keyed, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 3"},
-		{name: "delete", events: []*event.Event{rowsOf(keyed, event.Delete, event.Images{Before: all}, image(1, 0), image(3, 0))}, left: "2"},
-		{name: "update that moves a key", events: []*event.Event{rowsOf(keyed, event.Update, event.Images{Before: all, After: all}, image(9, 0), image(1, 0))}, left: "2 3"},
-		{name: "minimal images", events: []*event.Event{rowsOf(keyed, event.Update, event.Images{Before: id, After: num}, image(2), image(7))}, left: "1 3"},
-		{name: "minimal images that move a key", events: []*event.Event{rowsOf(keyed, event.Update, event.Images{Before: id, After: id}, image(2), image(3))}, left: "1"},
-		{name: "another table", events: []*event.Event{rowsOf(elsewhere, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 2 3"},
-		{name: "rows of a chunk", events: []*event.Event{chunkOf(rowsOf(keyed, event.Insert, event.Images{After: all}, image(2, 9)))}, left: "1 2 3"},
-		{name: "capitals are another table", events: []*event.Event{rowsOf(capitals, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 2 3"},
-		{name: "capitals", caseless: true, events: []*event.Event{rowsOf(capitals, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 3"},
+		{name: "insert", events: []*event.Event{rowEvent(keyed, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 3"},
+		{name: "delete", events: []*event.Event{rowEvent(keyed, event.Delete, event.Images{Before: all}, image(1, 0), image(3, 0))}, left: "2"},
+		{name: "update that moves a key", events: []*event.Event{rowEvent(keyed, event.Update, event.Images{Before: all, After: all}, image(9, 0), image(1, 0))}, left: "2 3"},
+		{name: "minimal images", events: []*event.Event{rowEvent(keyed, event.Update, event.Images{Before: id, After: num}, image(2), image(7))}, left: "1 3"},
+		{name: "minimal images that move a key", events: []*event.Event{rowEvent(keyed, event.Update, event.Images{Before: id, After: id}, image(2), image(3))}, left: "1"},
+		{name: "another table", events: []*event.Event{rowEvent(elsewhere, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 2 3"},
+		{name: "rows of a chunk", events: []*event.Event{chunkOf(rowEvent(keyed, event.Insert, event.Images{After: all}, image(2, 9)))}, left: "1 2 3"},
+		{name: "capitals are another table", events: []*event.Event{rowEvent(capitals, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 2 3"},
+		{name: "capitals", caseless: true, events: []*event.Event{rowEvent(capitals, event.Insert, event.Images{After: all}, image(2, 9))}, left: "1 3"},
 		{name: "altered", events: []*event.Event{statement(event.Change{Action: event.ActionAlter, Object: event.ObjectTable, Schema: "shop", Name: "stock"})}, again: "a statement may have changed the table"},
 		{name: "renamed away", events: []*event.Event{statement(event.Change{Action: event.ActionRename, Object: event.ObjectTable, Schema: "shop", Name: "x", Old: event.Name{Schema: "shop", Name: "stock"}})},
 			again: "a statement may have changed the table"},
@@ -84,9 +84,9 @@ func TestWindow(t *testing.T) {
 		{name: "a statement that nobody understands", events: []*event.Event{{Kind: event.DDL, Stmt: &event.Statement{}, Txn: &event.Txn{}}}, again: "a statement may have changed the table"},
 		{name: "a transaction was passed over", events: []*event.Event{{Kind: event.Rows, Txn: &event.Txn{}}}, again: "a transaction was passed over"},
 		{name: "no key", keyless: true, left: "1 2 3"},
-		{name: "no key and touched", keyless: true, events: []*event.Event{rowsOf(keyless, event.Insert, event.Images{After: all}, image(7, 9))}, again: "rows of the table, which has no key, changed meanwhile"},
-		{name: "the log knows no key", events: []*event.Event{rowsOf(keyless, event.Insert, event.Images{After: all}, image(7, 9))}, again: "rows of the table, which has no key, changed meanwhile"},
-		{name: "damaged", events: []*event.Event{rowsOf(keyed, event.Insert, event.Images{After: all}, []byte{0, 1})}, again: "row changes of the table cannot be read"},
+		{name: "no key and touched", keyless: true, events: []*event.Event{rowEvent(keyless, event.Insert, event.Images{After: all}, image(7, 9))}, again: "rows of the table, which has no key, changed meanwhile"},
+		{name: "the log knows no key", events: []*event.Event{rowEvent(keyless, event.Insert, event.Images{After: all}, image(7, 9))}, again: "rows of the table, which has no key, changed meanwhile"},
+		{name: "damaged", events: []*event.Event{rowEvent(keyed, event.Insert, event.Images{After: all}, []byte{0, 1})}, again: "row changes of the table cannot be read"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWindowBounds(t *testing.T) {
 		for k := range images {
 			binary.LittleEndian.PutUint32(images[k][1:], uint32(i*1000+k))
 		}
-		n.note(rowsOf(tab, event.Insert, event.Images{After: []byte{3}}, images...))
+		n.note(rowEvent(tab, event.Insert, event.Images{After: []byte{3}}, images...))
 	}
 	n = newNoting(n.table, false)
 	c := &candidate{table: tab, keyed: true, chunk: &snapshot.Chunk{}}
