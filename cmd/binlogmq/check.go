@@ -62,12 +62,13 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
 		} else {
 			c.within(ctx, func(ctx context.Context) {
-				for _, f := range src.Check(ctx) {
-					c.add(sink.Finding{Severity: f.Severity.String(), What: f.What, Where: f.Address, Remedy: f.Remedy})
-				}
+				c.source(src.Check(ctx))
 				// Without them topics that tables name cannot be looked at; why there are none is told above.
 				tables, _ = src.Tables(ctx, mostTables)
 			})
+			if d.Snapshots() {
+				c.within(ctx, func(ctx context.Context) { c.snapshots(ctx, d, src) })
+			}
 			c.within(ctx, func(ctx context.Context) {
 				if err := c.positions(ctx, cfg, d, src.CheckPosition); err != nil && !metaTold {
 					c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
@@ -242,6 +243,22 @@ func (c *checker) meta(cfg *config.Config) {
 	default:
 		c.add(sink.Finding{What: fmt.Sprintf("writable, %d MiB free", free>>20)})
 	}
+}
+
+// source adds what was found at the source.
+func (c *checker) source(found []connector.Finding) {
+	for _, f := range found {
+		c.add(sink.Finding{Severity: f.Severity.String(), What: f.What, Where: f.Address, Remedy: f.Remedy})
+	}
+}
+
+// snapshots asks the source whether it lets tables be read.
+func (c *checker) snapshots(ctx context.Context, d *config.Destination, src *connector.Connector) {
+	tables, err := tablefilter.New(d.Snapshot.Tables)
+	if err != nil {
+		return // validated
+	}
+	c.source(src.CheckSnapshots(ctx, tables))
 }
 
 // positions asks the source whether it still has the places where cursors stand. Its error is of the store.
