@@ -12,6 +12,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -343,6 +344,33 @@ func (k *catalog) indexes(s *session, where string, tables map[ddl.Name]*ddl.Tab
 		}
 	}
 	return nil
+}
+
+// unique returns the columns of the first unique key of the table all of whose columns are NOT NULL and whole, in the server's order of keys: that is the one
+// which the server takes for the primary key of a table that has none. None: there is none.
+func (k *catalog) unique(s *session, n ddl.Name) ([]string, error) {
+	r, err := s.query(k.ctx, "SHOW INDEX FROM "+snapshot.Quote(n.Schema)+"."+snapshot.Quote(n.Table))
+	if err != nil {
+		return nil, err
+	}
+	var columns []string
+	fit := false
+	for i := range r.rows() {
+		if r.named(i, "Seq_in_index") == "1" {
+			if fit {
+				break
+			}
+			columns, fit = nil, true
+		}
+		name := r.named(i, "Column_name")
+		// A part that is an expression has no name.
+		fit = fit && r.named(i, "Non_unique") == "0" && r.named(i, "Null") != "YES" && r.named(i, "Sub_part") == "" && name != ""
+		columns = append(columns, name)
+	}
+	if !fit {
+		return nil, nil
+	}
+	return columns, nil
 }
 
 // json marks MariaDB's JSON columns: longtexts whose column check is json_valid.

@@ -125,7 +125,7 @@ func (r *reader) dataType(d *definition) bool {
 	case "YEAR":
 		n, _, given, ok := r.numbers()
 		if plain("year"); r.srv.widths() {
-			if given == 0 {
+			if given == 0 || n != 2 || !r.srv.MariaDB { // MySQL makes YEAR(4) of YEAR(2) since 5.6.6
 				n = 4
 			}
 			d.SQLType = fmt.Sprintf("year(%d)", n)

@@ -53,8 +53,12 @@ func (c *column) literal(f *mysql.FieldValue) (string, bool) {
 	case formTemporal, formUUID, formINET:
 		return "'" + string(b) + "'", true
 	}
-	if c.Class == event.ClassBit {
-		return "0x" + hex.EncodeToString(b), true
+	if c.Class == event.ClassBit { // as a number: what is written in hex would be compared with less than 64 bits
+		var n uint64
+		for _, x := range b {
+			n = n<<8 | uint64(x)
+		}
+		return strconv.FormatUint(n, 10), true
 	}
 	return "_" + c.Charset + " X'" + hex.EncodeToString(b) + "'", true
 }
@@ -64,7 +68,7 @@ func (c *column) compared() string {
 	if c.Type == event.TypeEnum || c.Type == event.TypeSet {
 		return c.sql // in the order of its labels it would not be the key's
 	}
-	return quote(c.Name)
+	return Quote(c.Name)
 }
 
 // Where returns the condition of rows whose key is greater than last and not greater than most, which are literals of [Reader.Literals];

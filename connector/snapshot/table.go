@@ -74,7 +74,7 @@ func NewReader(t *event.Table, def *ddl.Table) (*Reader, error) {
 
 // plan chooses what is selected.
 func (c *column) plan(k *ddl.Column) error {
-	name := quote(c.Name)
+	name := Quote(c.Name)
 	c.sql = name
 	switch c.Type {
 	case event.TypeTiny, event.TypeShort, event.TypeInt24, event.TypeLong, event.TypeLongLong:
@@ -134,12 +134,12 @@ func (r *Reader) Select() []string {
 
 // From returns what stands behind FROM.
 func (r *Reader) From() string {
-	from := quote(r.table.Schema) + "." + quote(r.table.Name)
+	from := Quote(r.table.Schema) + "." + Quote(r.table.Name)
 	if r.def.Versioned && r.table.RowEnd == 0 {
 		from += " FOR SYSTEM_TIME ALL" // its rows are shown as they are stored
 	}
 	return from
 }
 
-// quote quotes a name.
-func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+// Quote returns a name as it is written in statements.
+func Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

@@ -171,15 +171,6 @@ func wkt(s string) string {
 	return s
 }
 
-// A valueTable is a table that holds edge values, a row each.
-type valueTable struct {
-	name   string
-	cols   []sqlvalues.Column
-	keyed  bool     // the columns are the primary key, behind id
-	images []string // of binlog_row_image, besides FULL
-	rows   int
-}
-
 // A step is one statement that changes all rows of all tables.
 type step struct {
 	name, image string
@@ -198,7 +189,7 @@ type valueSuite struct {
 	s      *testenv.Server
 	db     string
 	source *client.Conn
-	tables []*valueTable
+	tables []*sqlvalues.Table
 	steps  []*step
 	now    map[string]view // what the server shows of each table
 }
@@ -212,114 +203,20 @@ func (v *valueSuite) exec(q string) {
 	}
 }
 
-// columns are the table's, id first.
-func (t *valueTable) columns() []sqlvalues.Column {
-	return append([]sqlvalues.Column{{Name: "id", Decl: "int"}, {Name: "touched", Decl: "int"}}, t.cols...)
-}
-
-// plan spreads the columns over tables.
-func (v *valueSuite) plan() {
-	kind := v.s.Kind
-	add := func(name string, n int, images []string, keyed bool, cols []sqlvalues.Column) {
-		for i := 0; len(cols) > 0; i++ {
-			n := min(n, len(cols))
-			v.tables = append(v.tables, &valueTable{name: fmt.Sprintf("%s%d", name, i), cols: cols[:n:n], keyed: keyed, images: images})
-			cols = cols[n:]
-		}
-	}
-	images := []string{"MINIMAL", "NOBLOB"}
-	if kind == "mariadb11" || kind == "mariadb114" {
-		images = []string{"MINIMAL", "FULL_NODUP"}
-	}
-	sets := sqlvalues.Charsets(v.s.Query(sqlvalues.CharsetsQuery))
-	if len(sets) < 36 {
-		v.t.Fatalf("only %d character sets", len(sets))
-	}
-	plain := sqlvalues.Columns(kind)
-	characters := sqlvalues.Characters(kind, sets)
-	var widths []int
-	for n := 1; n <= 64; n++ {
-		if !slices.Contains([]int{1, 8, 9, 17, 33, 64}, n) {
-			widths = append(widths, n)
-		}
-	}
-	var keys []sqlvalues.Column
-	for _, c := range slices.Concat(plain, characters) {
-		if c.Key {
-			keys = append(keys, c)
-		}
-	}
-	add("plain", 40, images, false, plain)
-	add("chars", 40, nil, false, characters)
-	add("bits", 60, nil, false, sqlvalues.Bits(widths...))
-	add("keys", 8, images, true, keys)
-	if forms := sqlvalues.Forms(kind); forms != nil {
-		forms = append([]sqlvalues.Column{{Name: "a", Decl: "int", Edges: []string{"8", "-1"}}, {Name: "s", Decl: "varchar(20)", Edges: []string{"''", "'é'"}}}, forms...)
-		add("forms", 40, images, false, forms)
-	}
-	for _, t := range v.tables {
-		for _, c := range t.cols {
-			t.rows = max(t.rows, len(c.Edges))
-		}
-		t.rows++ // of NULLs
-	}
-}
-
 // create makes the tables, and a copy of each that is not captured, from which values come.
 func (v *valueSuite) create() {
 	v.s.Exec("CREATE DATABASE " + v.db + "_src CHARACTER SET utf8mb4")
 	v.t.Cleanup(func() { v.s.Exec("DROP DATABASE " + v.db + "_src") })
 	for _, t := range v.tables {
-		decl := []string{"id int not null", "touched int null"}
-		key := []string{"id"}
-		for _, c := range t.cols {
-			null := " null"
-			switch {
-			case c.Generated:
-				null = ""
-			case t.keyed:
-				null = " not null"
-				if strings.HasPrefix(c.Decl, "timestamp") {
-					null += " default '2000-01-01 00:00:00'"
-				}
-				key = append(key, "`"+c.Name+"`")
-			}
-			decl = append(decl, "`"+c.Name+"` "+c.Decl+null)
-		}
-		decl = append(decl, "primary key ("+strings.Join(key, ",")+")")
 		for _, db := range []string{v.db, v.db + "_src"} {
-			v.exec(fmt.Sprintf("CREATE TABLE %s.%s (%s) CHARACTER SET utf8mb4", db, t.name, strings.Join(decl, ",")))
+			v.exec(t.Create(db))
 		}
-		var rows []string
-		for i := range t.rows {
-			row := []string{fmt.Sprint(i + 1), "0"}
-			for _, c := range t.cols {
-				switch {
-				case c.Generated:
-				case i == t.rows-1 && !t.keyed:
-					row = append(row, "NULL")
-				default:
-					row = append(row, c.Edges[i%len(c.Edges)])
-				}
-			}
-			rows = append(rows, "("+strings.Join(row, ",")+")")
-		}
-		v.exec(fmt.Sprintf("INSERT INTO %s_src.%s (%s) VALUES %s", v.db, t.name, strings.Join(t.written(), ","), strings.Join(rows, ",")))
+		v.exec(t.Insert(v.db + "_src"))
 	}
-}
-
-// written are the names of the columns that statements may write.
-func (t *valueTable) written() (names []string) {
-	for _, c := range t.columns() {
-		if !c.Generated {
-			names = append(names, "`"+c.Name+"`")
-		}
-	}
-	return names
 }
 
 // look asks the server what the table holds.
-func (v *valueSuite) look(t *valueTable) view {
+func (v *valueSuite) look(t *sqlvalues.Table) view {
 	out := view{}
 	zones := map[string][]string{"": {"+00:00"}}
 	for _, f := range valueFormats {
@@ -329,7 +226,7 @@ func (v *valueSuite) look(t *valueTable) view {
 	}
 	for name, zone := range zones {
 		var list, as []string
-		for _, c := range t.columns() {
+		for _, c := range t.All() {
 			stamp := strings.HasPrefix(c.Decl, "timestamp")
 			if name == "" || stamp || c.Name == "id" {
 				list, as = append(list, sqlvalues.Shown(v.s.Kind, c.Name, c.Decl)), append(as, name+"\x00"+c.Name)
@@ -346,7 +243,7 @@ func (v *valueSuite) look(t *valueTable) view {
 			continue
 		}
 		v.exec("SET time_zone='" + zone[0] + "'")
-		r, err := v.source.Execute(fmt.Sprintf("SELECT %s FROM %s.%s ORDER BY id", strings.Join(list, ","), v.db, t.name))
+		r, err := v.source.Execute(fmt.Sprintf("SELECT %s FROM %s.%s ORDER BY id", strings.Join(list, ","), v.db, t.Name))
 		if err != nil {
 			v.t.Fatalf("%v: SELECT %s", err, strings.Join(list, ","))
 		}
@@ -385,11 +282,11 @@ func (v *valueSuite) look(t *valueTable) view {
 }
 
 // do runs a statement on each table that takes part, with a look before and after, and marks in the log where it ends.
-func (v *valueSuite) do(image, name string, op event.Op, statement func(*valueTable) string) {
+func (v *valueSuite) do(image, name string, op event.Op, statement func(*sqlvalues.Table) string) {
 	st := &step{name: name, image: image, op: op, shots: map[string]*shot{}}
 	v.exec("SET SESSION binlog_row_image=" + image)
 	for _, t := range v.tables {
-		if image != "FULL" && !slices.Contains(t.images, image) {
+		if image != "FULL" && !slices.Contains(t.Images, image) {
 			continue
 		}
 		q := statement(t)
@@ -398,8 +295,8 @@ func (v *valueSuite) do(image, name string, op event.Op, statement func(*valueTa
 		}
 		v.exec(q)
 		now := v.look(t)
-		st.shots[t.name] = &shot{v.now[t.name], now}
-		v.now[t.name] = now
+		st.shots[t.Name] = &shot{v.now[t.Name], now}
+		v.now[t.Name] = now
 	}
 	v.exec(fmt.Sprintf("CREATE TABLE %s.mark%d (id int)", v.db, len(v.steps)))
 	v.steps = append(v.steps, st)
@@ -409,46 +306,46 @@ func (v *valueSuite) do(image, name string, op event.Op, statement func(*valueTa
 func (v *valueSuite) write() {
 	images := []string{"FULL"}
 	for _, t := range v.tables {
-		for _, image := range t.images {
+		for _, image := range t.Images {
 			if !slices.Contains(images, image) {
 				images = append(images, image)
 			}
 		}
 	}
 	for _, image := range images {
-		v.do(image, "insert", event.Insert, func(t *valueTable) string {
-			cols, some := strings.Join(t.written(), ","), ""
+		v.do(image, "insert", event.Insert, func(t *sqlvalues.Table) string {
+			cols, some := strings.Join(t.Written(), ","), ""
 			if image != "FULL" { // the values have been seen
 				some = " WHERE id<=5"
 			}
-			return fmt.Sprintf("INSERT INTO %s.%s (%s) SELECT %s FROM %[1]s_src.%[2]s%[5]s", v.db, t.name, cols, cols, some)
+			return fmt.Sprintf("INSERT INTO %s.%s (%s) SELECT %s FROM %[1]s_src.%[2]s%[5]s", v.db, t.Name, cols, cols, some)
 		})
-		v.do(image, "update of one column", event.Update, func(t *valueTable) string {
-			if len(t.images) == 0 {
+		v.do(image, "update of one column", event.Update, func(t *sqlvalues.Table) string {
+			if len(t.Images) == 0 {
 				return ""
 			}
-			return fmt.Sprintf("UPDATE %s.%s SET touched=1", v.db, t.name)
+			return fmt.Sprintf("UPDATE %s.%s SET touched=1", v.db, t.Name)
 		})
 		if image == "FULL" && v.s.Kind == "mysql" {
 			v.exec("SET SESSION binlog_row_value_options=PARTIAL_JSON")
-			v.do(image, "update in part", event.Update, func(t *valueTable) string {
-				if !slices.ContainsFunc(t.cols, func(c sqlvalues.Column) bool { return c.Decl == "json" }) {
+			v.do(image, "update in part", event.Update, func(t *sqlvalues.Table) string {
+				if !slices.ContainsFunc(t.Columns, func(c sqlvalues.Column) bool { return c.Decl == "json" }) {
 					return ""
 				}
-				return fmt.Sprintf(`UPDATE %s.%s SET js=JSON_SET(JSON_REMOVE(js,'$.a'),'$[0]',CAST('{"x":1.50,"y":[]}' AS JSON),'$.n',CAST(1.10 AS DECIMAL(5,2)),'$.big','é')`, v.db, t.name)
+				return fmt.Sprintf(`UPDATE %s.%s SET js=JSON_SET(JSON_REMOVE(js,'$.a'),'$[0]',CAST('{"x":1.50,"y":[]}' AS JSON),'$.n',CAST(1.10 AS DECIMAL(5,2)),'$.big','é')`, v.db, t.Name)
 			})
 			v.exec("SET SESSION binlog_row_value_options=''")
 		}
 		// Each row takes the values of the next one.
-		v.do(image, "update", event.Update, func(t *valueTable) string {
+		v.do(image, "update", event.Update, func(t *sqlvalues.Table) string {
 			var set []string
-			for _, name := range t.written()[2:] {
+			for _, name := range t.Written()[2:] {
 				set = append(set, "a."+name+"=b."+name)
 			}
-			return fmt.Sprintf("UPDATE %s.%s a JOIN %[1]s_src.%[2]s b ON b.id=a.id%%%d+1 SET %s", v.db, t.name, t.rows, strings.Join(set, ","))
+			return fmt.Sprintf("UPDATE %s.%s a JOIN %[1]s_src.%[2]s b ON b.id=a.id%%%d+1 SET %s", v.db, t.Name, t.Rows, strings.Join(set, ","))
 		})
-		v.do(image, "delete", event.Delete, func(t *valueTable) string {
-			return fmt.Sprintf("DELETE FROM %s.%s", v.db, t.name)
+		v.do(image, "delete", event.Delete, func(t *sqlvalues.Table) string {
+			return fmt.Sprintf("DELETE FROM %s.%s", v.db, t.Name)
 		})
 	}
 }
@@ -499,7 +396,11 @@ func TestValues(t *testing.T) {
 			for _, q := range sqlvalues.Session(kind) {
 				v.exec(q)
 			}
-			v.plan()
+			sets := sqlvalues.Charsets(s.Query(sqlvalues.CharsetsQuery))
+			if len(sets) < 36 {
+				t.Fatalf("only %d character sets", len(sets))
+			}
+			v.tables = sqlvalues.Tables(kind, sets)
 			v.create()
 			filter, err := tablefilter.New([]string{v.db + ".*"})
 			if err != nil {
@@ -527,9 +428,9 @@ func TestValues(t *testing.T) {
 				}
 				checks[i] = &valueCheck{valueFormat: f, t: t, kind: kind, codec: c, seen: map[string]int{}}
 			}
-			tables := map[string]*valueTable{}
+			tables := map[string]*sqlvalues.Table{}
 			for _, tab := range v.tables {
-				tables[tab.name] = tab
+				tables[tab.Name] = tab
 			}
 			rows := 0
 			v.read(c, from, func(st *step, r *event.Row) {
@@ -589,9 +490,9 @@ func (c *valueCheck) want(v view, id, col string) (text string, ok bool) {
 	return text, ok
 }
 
-func (c *valueCheck) row(st *step, tab *valueTable, r *event.Row) {
+func (c *valueCheck) row(st *step, tab *sqlvalues.Table, r *event.Row) {
 	c.t.Helper()
-	sh := st.shots[tab.name]
+	sh := st.shots[tab.Name]
 	id, err := r.Values()[0].AppendText(nil)
 	if r.Values()[0].IsAbsent() {
 		id, err = r.Before[0].AppendText(nil)
@@ -599,8 +500,8 @@ func (c *valueCheck) row(st *step, tab *valueTable, r *event.Row) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	where := fmt.Sprintf("%s %s of %s, row %s", st.image, st.name, tab.name, id)
-	c.seen[st.image+st.name+tab.name]++
+	where := fmt.Sprintf("%s %s of %s, row %s", st.image, st.name, tab.Name, id)
+	c.seen[st.image+st.name+tab.Name]++
 	if c.buf, err = c.codec.AppendRow(c.buf[:0], r); err != nil {
 		c.errorf("%s: %v", where, err)
 		return
@@ -610,7 +511,7 @@ func (c *valueCheck) row(st *step, tab *valueTable, r *event.Row) {
 		c.errorf("%s: %v in %.300q", where, err, c.buf)
 		return
 	}
-	if m.Schema != r.Table.Schema || m.Table != tab.name || m.Op != st.op.String() {
+	if m.Schema != r.Table.Schema || m.Table != tab.Name || m.Op != st.op.String() {
 		c.errorf("%s: says %s of %s.%s", where, m.Op, m.Schema, m.Table)
 	}
 	now := sh.after
@@ -618,7 +519,7 @@ func (c *valueCheck) row(st *step, tab *valueTable, r *event.Row) {
 		now = sh.before
 	}
 	full := st.image == "FULL" || st.image == "FULL_NODUP"
-	for i, col := range tab.columns() {
+	for i, col := range tab.All() {
 		name := r.Table.Columns[i].Name
 		if name != col.Name {
 			c.errorf("%s: column %d is %s, not %s", where, i, name, col.Name)
@@ -659,7 +560,7 @@ func (c *valueCheck) row(st *step, tab *valueTable, r *event.Row) {
 		c.errorf("%s: the key is %v", where, r.Table.Key)
 	}
 	c.key(where, tab, r, now, string(id), r.Table.Key)
-	if st.image == "FULL" && st.name == "insert" && !tab.keyed && len(id) == 1 && id[0] <= '4' {
+	if st.image == "FULL" && st.name == "insert" && !tab.Keyed && len(id) == 1 && id[0] <= '4' {
 		for i := range r.Table.Columns {
 			if !r.After[i].IsAbsent() {
 				c.key(where, tab, r, now, string(id), []int{i})
@@ -678,10 +579,10 @@ func (c *valueCheck) hidden(col *sqlvalues.Column, st *step) bool {
 	return c.kind == "mariadb11" && st.op != event.Insert || virtual && (c.kind == "mariadb102" || st.image == "FULL_NODUP")
 }
 
-func keyOf(tab *valueTable) []int {
+func keyOf(tab *sqlvalues.Table) []int {
 	key := []int{0}
-	if tab.keyed {
-		for i := range tab.cols {
+	if tab.Keyed {
+		for i := range tab.Columns {
 			key = append(key, i+2)
 		}
 	}
@@ -689,7 +590,7 @@ func keyOf(tab *valueTable) []int {
 }
 
 // I4: the key is complete whatever the image leaves out.
-func (c *valueCheck) key(where string, tab *valueTable, r *event.Row, now view, id string, key []int) {
+func (c *valueCheck) key(where string, tab *sqlvalues.Table, r *event.Row, now view, id string, key []int) {
 	c.t.Helper()
 	b, err := c.codec.AppendKey(nil, r, key)
 	if err != nil {
@@ -709,7 +610,7 @@ func (c *valueCheck) key(where string, tab *valueTable, r *event.Row, now view, 
 			c.errorf("%s: key without %s: %s", where, col.Name, b)
 			continue
 		}
-		c.compare(where+", key", col, tab.columns()[k].Decl, v, want)
+		c.compare(where+", key", col, tab.All()[k].Decl, v, want)
 	}
 }
 

@@ -409,6 +409,115 @@ func Charsets(rows [][]string) (out []Charset) {
 	return out
 }
 
+// A Table holds the edge values of its columns, a row each, behind a column id from 1 and a column touched, which is 0.
+type Table struct {
+	Name    string
+	Columns []Column
+	Keyed   bool     // they are the primary key, behind id; else id is
+	Images  []string // settings of binlog_row_image that are worth a try, besides FULL
+	Rows    int
+}
+
+// Tables spreads all columns of a server of a kind, with these character sets, over tables.
+func Tables(kind string, sets []Charset) (out []*Table) {
+	add := func(name string, n int, images []string, keyed bool, cols []Column) {
+		for i := 0; len(cols) > 0; i++ {
+			n := min(n, len(cols))
+			out = append(out, &Table{Name: fmt.Sprintf("%s%d", name, i), Columns: cols[:n:n], Keyed: keyed, Images: images})
+			cols = cols[n:]
+		}
+	}
+	images := []string{"MINIMAL", "NOBLOB"}
+	if kind == "mariadb11" || kind == "mariadb114" {
+		images = []string{"MINIMAL", "FULL_NODUP"}
+	}
+	plain := Columns(kind)
+	characters := Characters(kind, sets)
+	var widths []int
+	for n := 1; n <= 64; n++ {
+		if !slices.Contains([]int{1, 8, 9, 17, 33, 64}, n) {
+			widths = append(widths, n)
+		}
+	}
+	var keys []Column
+	for _, c := range slices.Concat(plain, characters) {
+		if c.Key {
+			keys = append(keys, c)
+		}
+	}
+	add("plain", 40, images, false, plain)
+	add("chars", 40, nil, false, characters)
+	add("bits", 60, nil, false, Bits(widths...))
+	add("keys", 8, images, true, keys)
+	if forms := Forms(kind); forms != nil {
+		forms = append([]Column{{Name: "a", Decl: "int", Edges: []string{"8", "-1"}}, {Name: "s", Decl: "varchar(20)", Edges: []string{"''", "'é'"}}}, forms...)
+		add("forms", 40, images, false, forms)
+	}
+	for _, t := range out {
+		for _, c := range t.Columns {
+			t.Rows = max(t.Rows, len(c.Edges))
+		}
+		t.Rows++ // of NULLs
+	}
+	return out
+}
+
+// All are the table's columns, id first.
+func (t *Table) All() []Column {
+	return append([]Column{{Name: "id", Decl: "int"}, {Name: "touched", Decl: "int"}}, t.Columns...)
+}
+
+// Written are the names of the columns that statements may write.
+func (t *Table) Written() (names []string) {
+	for _, c := range t.All() {
+		if !c.Generated {
+			names = append(names, "`"+c.Name+"`")
+		}
+	}
+	return names
+}
+
+// Create is the statement that makes the table.
+func (t *Table) Create(db string) string {
+	decl := []string{"id int not null", "touched int null"}
+	key := []string{"id"}
+	for _, c := range t.Columns {
+		null := " null"
+		switch {
+		case c.Generated:
+			null = ""
+		case t.Keyed:
+			null = " not null"
+			if strings.HasPrefix(c.Decl, "timestamp") {
+				null += " default '2000-01-01 00:00:00'"
+			}
+			key = append(key, "`"+c.Name+"`")
+		}
+		decl = append(decl, "`"+c.Name+"` "+c.Decl+null)
+	}
+	decl = append(decl, "primary key ("+strings.Join(key, ",")+")")
+	return fmt.Sprintf("CREATE TABLE %s.%s (%s) CHARACTER SET utf8mb4", db, t.Name, strings.Join(decl, ","))
+}
+
+// Insert is the statement that fills the table.
+func (t *Table) Insert(db string) string {
+	var rows []string
+	for i := range t.Rows {
+		row := []string{fmt.Sprint(i + 1), "0"}
+		for _, c := range t.Columns {
+			switch {
+			case c.Generated:
+			case i == t.Rows-1 && !t.Keyed:
+				row = append(row, "NULL")
+			default:
+				row = append(row, c.Edges[i%len(c.Edges)])
+			}
+		}
+		rows = append(rows, "("+strings.Join(row, ",")+")")
+	}
+	return fmt.Sprintf("INSERT INTO %s.%s (%s) VALUES %s", db, t.Name, strings.Join(t.Written(), ","), strings.Join(rows, ","))
+}
+
 // typeOf is the type's name in lower case: "varchar" of "VARCHAR(20) COMPRESSED".
 func typeOf(decl string) string {
 	return strings.ToLower(strings.FieldsFunc(decl, func(r rune) bool { return r == ' ' || r == '(' })[0])

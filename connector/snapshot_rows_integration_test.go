@@ -1,0 +1,431 @@
+//go:build integration
+
+package connector
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/binlogmq/binlogmq/codec"
+	"github.com/binlogmq/binlogmq/codec/canaljson"
+	"github.com/binlogmq/binlogmq/codec/canalpb"
+	"github.com/binlogmq/binlogmq/codec/debezium"
+	"github.com/binlogmq/binlogmq/codec/maxwell"
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/internal/testenv/sqlvalues"
+)
+
+// A loggedRow is a row of the stream.
+type loggedRow struct {
+	event  *event.Event // for it alone
+	values []event.Value
+}
+
+// rowSuite holds what is read from tables against what the log has of them, on one server.
+type rowSuite struct {
+	t      *testing.T
+	db     string
+	c      *Connector
+	s      *session
+	sv     *server
+	cat    *catalog
+	opt    schema.Options
+	codecs map[string]codec.Codec
+	errors int
+}
+
+func newRowSuite(t *testing.T, s *testenv.Server, change func(*Options)) *rowSuite {
+	db := s.Database()
+	u := &rowSuite{t: t, db: db, c: newConnectorWith(t, s, change, db+".*")}
+	var err error
+	if u.s, err = u.c.dial(t.Context(), s.Addr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.s.close)
+	if u.sv, err = u.s.server(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	charsets, err := u.s.charsets(t.Context(), u.sv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.cat = &catalog{ctx: t.Context(), c: u.c, addr: s.Addr, sv: u.sv}
+	t.Cleanup(u.cat.close)
+	u.opt = schema.Options{MariaDB: u.sv.mariaDB, Version: u.sv.version, Caseless: u.sv.caseless(), AllVersions: u.c.opt.AllVersions, Charsets: charsets}
+	u.query("SET SESSION character_set_results=NULL, sql_mode='ALLOW_INVALID_DATES', sort_buffer_size=67108864")
+	u.codecs = map[string]codec.Codec{}
+	add := func(name string, c codec.Codec, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.codecs[name] = c
+	}
+	canal, err := canaljson.New(canaljson.Options{})
+	add("canal-json", canal, err)
+	readable, err := canaljson.New(canaljson.Options{Binary: "base64", Enum: "label"})
+	add("canal-json readable", readable, err)
+	pb, err := canalpb.New(canalpb.Options{}, canal)
+	add("canal-protobuf", pb, err)
+	dbz, err := debezium.New(debezium.Options{Name: "rows"})
+	add("debezium", dbz, err)
+	mx, err := maxwell.New(maxwell.Defaults())
+	add("maxwell", mx, err)
+	return u
+}
+
+func (u *rowSuite) errorf(format string, args ...any) {
+	u.t.Helper()
+	if u.errors++; u.errors <= 60 {
+		u.t.Errorf(format, args...)
+	}
+}
+
+func (u *rowSuite) query(q string) result {
+	u.t.Helper()
+	r, err := u.s.query(u.t.Context(), q)
+	if err != nil {
+		u.t.Fatalf("%v\n%.600s", err, q)
+	}
+	return r
+}
+
+// stream returns the inserted rows of each table up to the statement that creates the table "mark".
+func (u *rowSuite) stream(from event.Cursor) (tables map[string]*event.Table, rows map[string][]loggedRow) {
+	tables, rows = map[string]*event.Table{}, map[string][]loggedRow{}
+	for _, e := range readUntil(u.t, u.c, from, func(e *event.Event) bool { return e.Kind == event.DDL && strings.Contains(string(e.Raw), "mark ") }) {
+		if e.Kind != event.Rows {
+			continue
+		}
+		tables[e.Table.Name] = e.Table
+		var s event.Scanner
+		for s.Reset(e); s.Next(); {
+			r := s.Row()
+			one := *e
+			one.Ordinal, one.Index, one.Last, one.Rows = r.Ordinal, r.Index, r.Last, 1
+			rows[e.Table.Name] = append(rows[e.Table.Name], loggedRow{&one, slices.Clone(r.After)})
+		}
+		if s.Err() != nil {
+			u.t.Fatal(s.Err())
+		}
+	}
+	return tables, rows
+}
+
+// reader reads the table's definition.
+func (u *rowSuite) reader(n ddl.Name) *snapshot.Reader {
+	u.t.Helper()
+	all, err := u.cat.read(u.s, func(schema string) bool { return schema == n.Schema }, &n)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	key, err := u.cat.unique(u.s, n)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	t, err := snapshot.Definition(n, all[n], u.opt, schema.Logged{Metadata: u.sv.vars["binlog_row_metadata"], Unique: key})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	r, err := snapshot.NewReader(t, all[n])
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return r
+}
+
+// each selects rows.
+func (u *rowSuite) each(r *snapshot.Reader, more string, f func([]mysql.FieldValue)) int {
+	u.t.Helper()
+	n := 0
+	q := "SELECT " + strings.Join(r.Select(), ",") + " FROM " + r.From() + more
+	err := u.s.conn.ExecuteSelectStreaming(q, new(mysql.Result), func(row []mysql.FieldValue) error {
+		n++
+		f(row)
+		return nil
+	}, nil)
+	if err != nil {
+		u.t.Fatalf("%v\n%.3000s", err, q)
+	}
+	return n
+}
+
+// same holds a definition against the table of the stream.
+func (u *rowSuite) same(got, want *event.Table) {
+	u.t.Helper()
+	if got.Schema != want.Schema || got.Name != want.Name || got.Caseless != want.Caseless || got.RowEnd != want.RowEnd || !slices.Equal(got.Key, want.Key) ||
+		len(got.Columns) != len(want.Columns) {
+		u.errorf("table %s.%s: key %v, end %d, %d columns; the stream has %s.%s: key %v, end %d, %d columns", got.Schema, got.Name, got.Key, got.RowEnd, len(got.Columns),
+			want.Schema, want.Name, want.Key, want.RowEnd, len(want.Columns))
+		return
+	}
+	if !snapshot.SameKey(got, want) {
+		u.errorf("table %s: the keys are not the same", got.Name)
+	}
+	for i := range got.Columns {
+		a, b := describeColumn(&got.Columns[i]), describeColumn(&want.Columns[i])
+		if a != b {
+			u.errorf("table %s:\n defined  %.600s\n streamed %.600s", got.Name, a, b)
+		}
+	}
+}
+
+func describeColumn(c *event.Column) string {
+	return fmt.Sprintf("%s type %d meta %d unsigned %t null %t invisible %t hidden %t charset %s sql %q logical %d virtual %d class %d members %q", c.Name, c.Type, c.Meta, c.Unsigned,
+		c.Nullable, c.Invisible, c.Hidden, c.Charset, c.SQLType, c.Logical, c.Virtual, c.Class, c.Members)
+}
+
+// compare holds the rows that a table shows, in the order in which they were inserted, against those of the stream.
+func (u *rowSuite) compare(r *snapshot.Reader, order string, want []loggedRow) {
+	u.t.Helper()
+	t := r.Table()
+	all := bytes.Repeat([]byte{0xff}, (len(t.Columns)+7)/8)
+	i := 0
+	n := u.each(r, " ORDER BY "+order, func(row []mysql.FieldValue) {
+		if i++; i > len(want) {
+			return
+		}
+		logged := &want[i-1]
+		raw, err := r.Append(nil, row)
+		if err != nil {
+			u.errorf("row %d: %v", i, err)
+			return
+		}
+		e := *logged.event
+		e.Table, e.Images, e.Raw, e.Skip = t, event.Images{After: all}, raw, 0
+		got := &event.Row{Event: &e, Table: t, Op: event.Insert, Ordinal: e.Ordinal, Index: e.Index, Last: e.Last}
+		var s event.Scanner
+		if s.Reset(&e); !s.Next() {
+			u.errorf("table %s, row %d: %v", t.Name, i, s.Err())
+			return
+		}
+		got.After = s.Row().After
+		wanted := *got
+		wanted.Event, wanted.Table, wanted.After = logged.event, logged.event.Table, logged.values
+		for j := range got.After {
+			c := &t.Columns[j]
+			a, b := &got.After[j], &logged.values[j]
+			inForm := c.Class == event.ClassJSON || c.Type == event.TypeVarcharCompressed || c.Type == event.TypeBlobCompressed
+			if a.IsNull() != b.IsNull() || a.IsAbsent() != b.IsAbsent() || !inForm && !bytes.Equal(a.Raw(), b.Raw()) {
+				u.errorf("table %s, row %d: %s (%s) is %t %.80x, the log has %t %.80x", t.Name, i, c.Name, c.SQLType, a.IsNull(), a.Raw(), b.IsNull(), b.Raw())
+			}
+		}
+		x, ok1 := snapshot.AppendIdentity(nil, t, got.After)
+		y, ok2 := snapshot.AppendIdentity(nil, wanted.Table, logged.values)
+		if !bytes.Equal(x, y) || ok1 != ok2 || !ok1 && len(t.Key) > 0 {
+			u.errorf("table %s, row %d: identity %x %t, of the log %x %t", t.Name, i, x, ok1, y, ok2)
+		}
+		for name, c := range u.codecs {
+			a, err1 := c.AppendRow(nil, got)
+			b, err2 := c.AppendRow(nil, &wanted)
+			if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
+				at := 0
+				for at < min(len(a), len(b)) && a[at] == b[at] {
+					at++
+				}
+				u.errorf("%s: table %s, row %d (%v, %v) differs from byte %d on:\n table  %.300q\n stream %.300q", name, t.Name, i, err1, err2, at, a[max(0, at-60):], b[max(0, at-60):])
+			}
+			if len(t.Key) == 0 {
+				continue
+			}
+			a, err1 = c.AppendKey(nil, got, t.Key)
+			b, err2 = c.AppendKey(nil, &wanted, wanted.Table.Key)
+			if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
+				u.errorf("%s: table %s, row %d: key %.300q (%v), of the stream %.300q (%v)", name, t.Name, i, a, err1, b, err2)
+			}
+		}
+	})
+	if n != len(want) {
+		u.errorf("table %s shows %d rows, the log has %d", t.Name, n, len(want))
+	}
+}
+
+// I1, I2: chunks of few rows are together each row of the table once, whatever its key's type.
+func (u *rowSuite) walk(r *snapshot.Reader, condition string) {
+	u.t.Helper()
+	t := r.Table()
+	literals := func(row []mysql.FieldValue) []string {
+		u.t.Helper()
+		l, err := r.Literals(row)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		return l
+	}
+	images := map[string]int{}
+	all := u.each(r, " WHERE "+condition, func(row []mysql.FieldValue) {
+		raw, err := r.Append(nil, row)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		images[string(raw)]++
+	})
+	if all == 0 {
+		u.t.Fatalf("table %s: no rows", t.Name)
+	}
+	var last, most []string
+	u.each(r, " WHERE "+condition+" ORDER BY "+r.Order(true)+" LIMIT 1", func(row []mysql.FieldValue) { most = literals(row) })
+	seen := 0
+	for {
+		n := u.each(r, " WHERE "+condition+" AND "+r.Where(last, most)+" ORDER BY "+r.Order(false)+" LIMIT 3", func(row []mysql.FieldValue) {
+			last = literals(row)
+			raw, err := r.Append(nil, row)
+			if err != nil {
+				u.t.Fatal(err)
+			}
+			images[string(raw)]--
+		})
+		if seen += n; n < 3 || seen > all {
+			break
+		}
+	}
+	left := slices.ContainsFunc(slices.Collect(maps.Values(images)), func(n int) bool { return n != 0 })
+	if seen != all || left {
+		names, _ := r.Key()
+		u.errorf("table %s by %v (%s): %d rows by chunks, %d are there, others than those: %t", t.Name, names, t.Columns[t.Key[0]].SQLType, seen, all, left)
+	}
+}
+
+// keyed returns a reader of the same table as if it had another key.
+func keyed(t *testing.T, r *snapshot.Reader, def func(*event.Table) (*snapshot.Reader, error), key ...int) *snapshot.Reader {
+	t.Helper()
+	own := *r.Table()
+	own.Key = key
+	if err := own.Compile(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := def(&own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// I3, I4: rows that are read from tables are those that the log has of them, byte for byte, for every type's edge values and in every format, and
+// tables are described as the stream describes them; and whatever type a key has, chunks are together the whole table.
+func TestRowsAsLogged(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			u := newRowSuite(t, s, func(*Options) {})
+			source := s.Connect("")
+			exec := func(q string) {
+				t.Helper()
+				if _, err := source.Execute(q); err != nil {
+					t.Fatalf("%v\n%.1500s", err, q)
+				}
+			}
+			for _, q := range sqlvalues.Session(kind) {
+				exec(q)
+			}
+			tables := sqlvalues.Tables(kind, sqlvalues.Charsets(s.Query(sqlvalues.CharsetsQuery)))
+			for _, tab := range tables {
+				exec(tab.Create(u.db))
+			}
+			from := start(t, u.c)
+			for _, tab := range tables {
+				exec(tab.Insert(u.db))
+			}
+			extra := moreTables(t, source, u.db)
+			exec("CREATE TABLE " + u.db + ".mark (id int)")
+			streamed, rows := u.stream(from)
+			for _, tab := range tables {
+				r := u.reader(ddl.Name{Schema: u.db, Table: tab.Name})
+				if streamed[tab.Name] == nil || len(rows[tab.Name]) != tab.Rows {
+					t.Fatalf("%d rows of %s in the log", len(rows[tab.Name]), tab.Name)
+				}
+				u.same(r.Table(), streamed[tab.Name])
+				u.compare(r, "id", rows[tab.Name])
+				u.walk(r, "TRUE")
+				def, err := u.cat.read(u.s, func(schema string) bool { return schema == u.db }, &ddl.Name{Schema: u.db, Table: tab.Name})
+				if err != nil {
+					t.Fatal(err)
+				}
+				again := func(own *event.Table) (*snapshot.Reader, error) {
+					return snapshot.NewReader(own, def[ddl.Name{Schema: u.db, Table: tab.Name}])
+				}
+				for i, c := range tab.All() {
+					if c.Generated || i < 2 || r.Table().Columns[i].Class == event.ClassJSON || r.Table().Columns[i].Class == event.ClassGeometry || r.Table().Columns[i].Class == event.ClassVector {
+						continue
+					}
+					u.walk(keyed(t, r, again, i, 0), snapshot.Quote(c.Name)+" IS NOT NULL")
+				}
+			}
+			for _, name := range extra {
+				r := u.reader(ddl.Name{Schema: u.db, Table: name})
+				if streamed[name] == nil {
+					t.Fatalf("no rows of %s in the log", name)
+				}
+				u.same(r.Table(), streamed[name])
+				u.compare(r, "1", rows[name])
+				if _, ok := r.Key(); ok {
+					u.walk(r, "TRUE")
+				}
+			}
+			t.Logf("%d tables", len(streamed))
+		})
+	}
+}
+
+// moreTables makes those of the tables that the server takes, each with a few rows, the first column in rising order, and returns their names.
+func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
+	for i, def := range []string{
+		"(a INT NOT NULL, b INT, UNIQUE (b), UNIQUE u (a))",
+		"(a INT NOT NULL, b INT NOT NULL, c VARCHAR(9) NOT NULL, UNIQUE p (c(3)), UNIQUE u (b, a))",
+		"(a INT, b INT, KEY (a))",
+		"(a INT PRIMARY KEY, b VARCHAR(20), KEY f ((a + 1), b))",
+		"(a INT PRIMARY KEY, b LONGTEXT, UNIQUE (b))",
+		"(a INT PRIMARY KEY, b INT INVISIBLE, c INT)",
+		"(a INT, b VARCHAR(30) NOT NULL, PRIMARY KEY (b(4), a))",
+		"(a INT PRIMARY KEY, b INT) WITH SYSTEM VERSIONING",
+		"(a INT, b INT) WITH SYSTEM VERSIONING",
+		"(a INT NOT NULL, b INT NOT NULL, UNIQUE (b)) WITH SYSTEM VERSIONING",
+		"(a INT PRIMARY KEY, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING",
+		"(a INT PRIMARY KEY, y YEAR(2), z YEAR)",
+		"(a INT, `b``c` INT, `d e` VARCHAR(3) NOT NULL, PRIMARY KEY (`b``c`, `d e`))",
+		"(a INT PRIMARY KEY, b INT, c INT AS (a + 1) VIRTUAL, d INT AS (a + 2) STORED NOT NULL, UNIQUE (d))",
+	} {
+		name := fmt.Sprintf("more%d", i)
+		if _, err := source.Execute(fmt.Sprintf("CREATE TABLE %s.%s %s CHARACTER SET utf8mb4", db, name, strings.Replace(def, ") WITH", ") CHARACTER SET utf8mb4 WITH", 1))); err != nil {
+			if _, err = source.Execute(fmt.Sprintf("CREATE TABLE %s.%s %s", db, name, def)); err != nil {
+				t.Logf("%s: %v", def, err)
+				continue
+			}
+		}
+		columns, err := source.Execute("SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA='" + db + "' AND TABLE_NAME='" + name + "' AND EXTRA NOT LIKE '%GENERATED%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for j := range columns.RowNumber() {
+			c, err := columns.GetString(j, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, snapshot.Quote(c))
+		}
+		var rows []string
+		for k := range 8 {
+			row := make([]string, len(list))
+			for j := range row {
+				row[j] = fmt.Sprint((k*(j*2+1))%8 + 1)
+			}
+			rows = append(rows, "("+strings.Join(row, ",")+")")
+		}
+		if _, err := source.Execute(fmt.Sprintf("INSERT INTO %s.%s (%s) VALUES %s", db, name, strings.Join(list, ","), strings.Join(rows, ","))); err != nil {
+			t.Fatalf("%s: %v", def, err)
+		}
+		names = append(names, name)
+	}
+	return names
+}
