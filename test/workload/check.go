@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sort"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func Parse(codec string, value []byte) (*Change, error) {
 	if err := json.Unmarshal(value, &v); err != nil {
 		return nil, fmt.Errorf("%w in %s", err, value)
 	}
-	c := &Change{Schema: v.Database, Table: v.Table, Op: strings.ToLower(v.Type)}
+	c := &Change{Schema: v.Database, Table: v.Table, Op: strings.TrimPrefix(strings.ToLower(v.Type), "bootstrap-")}
 	var err error
 	if c.Data, err = fields(v.Data, codec == "canal-json"); err != nil {
 		return nil, fmt.Errorf("data: %w in %s", err, value)
@@ -93,13 +94,15 @@ type Checker struct {
 	Schema  string
 	Tables  []Table // what is rebuilt; nil: those of Create
 	Replays bool    // messages may be repeated, with the numbers and bytes they had
+	Before  bool    // rows may have been there before the first message; a snapshot tells of them, in the midst of the changes
 
-	Messages int64 // new ones
-	Repeated int64
+	Messages  int64 // new ones
+	Repeated  int64
+	Snapshots int64 // those of Messages that are rows of snapshots
 
 	lanes map[lane]number
 	sent  map[number][32]byte
-	rows  map[string]map[string]map[string]*string // table -> key -> row
+	rows  map[string]map[string]map[string]*string // table -> key -> row; with Before nil: it is known to be gone
 }
 
 type lane struct {
@@ -190,9 +193,23 @@ func (c *Checker) apply(m Message) error {
 		c.rows[t.Name] = rows
 	}
 	k := key(t, ch.Data)
-	now, live := rows[k]
+	now, known := rows[k]
+	live, unseen := now != nil, c.Before && !known
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%s/%d seq %s: %s key %s: %s\n message %s\n row %s", m.Topic, m.Partition, m.Headers["seq"], t.Name, k, fmt.Sprintf(format, args...), m.Value, show(now))
+	}
+	if m.Headers["snapshot"] != "" {
+		c.Snapshots++
+		switch {
+		case ch.Op != "insert":
+			return fail("%s in a snapshot", ch.Op)
+		case known && !live:
+			return fail("the snapshot brings back what is deleted")
+		case live && show(now) != show(ch.Data):
+			return fail("the snapshot shows another row than the stream before it")
+		}
+		rows[k] = ch.Data
+		return nil
 	}
 	switch ch.Op {
 	case "insert":
@@ -200,6 +217,9 @@ func (c *Checker) apply(m Message) error {
 			return fail("inserted while it lives")
 		}
 	case "update":
+		if unseen {
+			break
+		}
 		if !live {
 			return fail("updated and never seen")
 		}
@@ -214,7 +234,7 @@ func (c *Checker) apply(m Message) error {
 			}
 		}
 	case "delete":
-		if !live {
+		if !live && !unseen {
 			return fail("deleted and never seen")
 		}
 		for col, v := range now {
@@ -222,7 +242,9 @@ func (c *Checker) apply(m Message) error {
 				return fail("deleted with another %s", col)
 			}
 		}
-		delete(rows, k)
+		if delete(rows, k); c.Before {
+			rows[k] = nil
+		}
 		return nil
 	default:
 		return fail("unknown type %q", ch.Op)
@@ -300,7 +322,8 @@ func (c *Checker) Compare(conn *client.Conn) error {
 		if err != nil {
 			return err
 		}
-		rows := c.rows[t.Name]
+		rows := maps.Clone(c.rows[t.Name])
+		maps.DeleteFunc(rows, func(_ string, row map[string]*string) bool { return row == nil })
 		if r.RowNumber() != len(rows) {
 			return fmt.Errorf("%s: the source has %d rows, the messages give %d", t.Name, r.RowNumber(), len(rows))
 		}

@@ -36,6 +36,11 @@ func TestParseDebezium(t *testing.T) {
 func TestCheckerIsNotBlind(t *testing.T) {
 	ins, upd2 := moves("insert", 1, 1, ""), moves("update", 1, 2, `,"old":{"ver":1}`)
 	upd3, del3 := moves("update", 1, 3, `,"old":{"ver":2}`), moves("delete", 1, 3, "")
+	read := func(seq, ver int, op string) Message {
+		m := msg(seq, 0, moves(op, 1, ver, ""))
+		m.Headers["snapshot"] = "id/1"
+		return m
+	}
 	tests := []struct {
 		name    string
 		replays bool
@@ -56,8 +61,26 @@ func TestCheckerIsNotBlind(t *testing.T) {
 		{"silent change", false, []Message{msg(1, 0, ins), msg(2, 0, moves("update", 1, 2, `,"old":{}`))}, "without being in old"},
 		{"no number", false, []Message{{Value: []byte(ins)}}, "header seq"},
 	}
-	for _, tt := range tests {
-		c := &Checker{Codec: "maxwell", Schema: "s", Replays: tt.replays}
+	before := len(tests)
+	tests = append(tests, []struct {
+		name    string
+		replays bool
+		msgs    []Message
+		want    string
+	}{
+		{"snapshot, then changes", false, []Message{read(1, 1, "insert"), msg(2, 0, upd2), msg(5, 0, upd3), msg(6, 0, del3)}, ""},
+		{"changes, then a snapshot", false, []Message{msg(2, 0, upd2), msg(5, 0, upd3), read(6, 3, "insert")}, ""},
+		{"deleted before it was read", false, []Message{msg(6, 0, del3), msg(7, 0, moves("insert", 1, 7, "")), read(8, 7, "insert")}, ""},
+		{"an older row", false, []Message{msg(2, 0, upd2), msg(5, 0, upd3), read(6, 2, "insert")}, "another row than the stream"},
+		{"a newer row", false, []Message{read(1, 3, "insert"), msg(5, 0, upd3)}, "missing or out of order"},
+		{"a deleted row", false, []Message{msg(6, 0, del3), read(7, 3, "insert")}, "brings back"},
+		{"no insert", false, []Message{read(1, 1, "update")}, "in a snapshot"},
+		{"inserted after it was read", false, []Message{read(1, 1, "insert"), msg(2, 0, moves("insert", 1, 2, ""))}, "while it lives"},
+		{"deleted twice", false, []Message{msg(6, 0, del3), msg(7, 0, del3)}, "never seen"},
+		{"updated when it is gone", false, []Message{msg(6, 0, del3), msg(7, 0, upd2)}, "never seen"},
+	}...)
+	for i, tt := range tests {
+		c := &Checker{Codec: "maxwell", Schema: "s", Replays: tt.replays, Before: i >= before}
 		var err error
 		for _, m := range tt.msgs {
 			if err = c.Add(m); err != nil {

@@ -36,7 +36,7 @@ func parseDebezium(value []byte) (*Change, error) {
 	if err := json.Unmarshal(m.Payload, &p); err != nil {
 		return nil, fmt.Errorf("%w in %s", err, value)
 	}
-	c := &Change{Schema: p.Source.DB, Table: p.Source.Table, Op: map[string]string{"c": "insert", "u": "update", "d": "delete"}[p.Op]}
+	c := &Change{Schema: p.Source.DB, Table: p.Source.Table, Op: map[string]string{"c": "insert", "r": "insert", "u": "update", "d": "delete"}[p.Op]}
 	types := map[string]debeziumField{}
 	for _, f := range m.Schema.Fields {
 		if f.Field == "after" {
