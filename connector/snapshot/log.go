@@ -683,11 +683,34 @@ func (l *Log) Lacks(ordinal int64) bool {
 func (l *Log) Reset(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := l.save(ctx, &view{settled: true}, newState(), nil)
-	if err == nil {
-		l.clean, l.unsure = true, 0
+	first := int64(1)
+	if data, err := l.keeper.Load(ctx, logDocument); err == nil && data != nil {
+		var s state
+		if decodeState(data, &s) == nil {
+			first = s.From
+		}
 	}
-	return err
+	v, err := l.save(ctx, &view{}, newState(), nil)
+	if err != nil {
+		return err
+	}
+	for n := first; ; n++ { // of another life, they would not count; but nobody can tell of damaged ones
+		data, err := l.keeper.Load(ctx, headName(n))
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return fmt.Errorf("snapshots: %w", err)
+		}
+		if data == nil && err == nil && n > first {
+			break
+		}
+		if err := l.discard(ctx, n); err != nil {
+			return err
+		}
+	}
+	fresh := *v
+	fresh.settled = true
+	l.clean, l.unsure = true, 0
+	l.view.Store(&fresh)
+	return nil
 }
 
 // Status shows what is ordered and how far it is. Before Load it is empty.

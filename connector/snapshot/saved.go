@@ -28,6 +28,9 @@ const (
 	// pieceBytes bounds what one document holds of a chunk, in bytes: ZooKeeper takes less than 1 MiB, in which base64 of it has room.
 	pieceBytes = 512 << 10
 
+	// maxLeft bounds how many chunks can wait for being deleted.
+	maxLeft = 1 << 20
+
 	// maxBody bounds a chunk in memory, in bytes, against damaged documents. One holds little more than a row.
 	maxBody = 1 << 30
 )
@@ -67,7 +70,7 @@ func decodeState(data []byte, s *state) error {
 	switch {
 	case s.Format != logFormat:
 		return fmt.Errorf("format %d is not known, only %d", s.Format, logFormat)
-	case s.Life == "" || s.From < 1 || s.First < s.From || s.First > math.MaxInt64/2:
+	case s.Life == "" || s.From < 1 || s.First < s.From || s.First-s.From > maxLeft || s.First > math.MaxInt64/2:
 		return fmt.Errorf("chunks from %d and %d on", s.From, s.First)
 	}
 	for i := range s.Queue {
@@ -235,6 +238,11 @@ func decodeChunk(data []byte) (*Chunk, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseChunk(raw)
+}
+
+// parseChunk reads what the pieces hold, unpacked. Rows are not copied.
+func parseChunk(raw []byte) (*Chunk, error) {
 	n, used := binary.Uvarint(raw)
 	if used <= 0 || n > uint64(len(raw)-used) {
 		return nil, errors.New("it is cut short")

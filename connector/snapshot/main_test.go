@@ -1,0 +1,9 @@
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/binlogmq/binlogmq/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
