@@ -134,8 +134,8 @@ func (k *tableReader) connect(ctx context.Context, uuid string) (*tableLink, err
 // metadataWait is how long a statement waits for a lock of a table. While it waits, those who come later wait for it.
 const metadataWait = 3 // seconds
 
-func (c *Connector) linkTables(ctx context.Context, addr, uuid string) (l *tableLink, err error) {
-	l = &tableLink{c: c, addr: addr}
+func (c *Connector) linkTables(ctx context.Context, addr, uuid string) (_ *tableLink, err error) {
+	l := &tableLink{c: c, addr: addr}
 	defer func() {
 		if err != nil {
 			l.ask.close()
@@ -603,7 +603,8 @@ func (l *tableLink) stream(ctx context.Context, sql string, limit time.Duration,
 	if l.limit != 0 {
 		grace += metadataWait*time.Second + limit/2 // the server ends it before
 	}
-	_ = nc.SetDeadline(time.Now().Add(grace))
+	until := time.Now().Add(grace)
+	_ = nc.SetDeadline(until)
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	most := l.c.rowBudget()
 	l.budget.left.Store(most)
@@ -614,7 +615,7 @@ func (l *tableLink) stream(ctx context.Context, sql string, limit time.Duration,
 		return err
 	}, nil)
 	stop()
-	l.budget.left.Store(math.MaxInt64 / 2)
+	spent := l.budget.left.Swap(math.MaxInt64/2) < 0
 	_ = nc.SetDeadline(time.Time{})
 	if err == nil {
 		return nil
@@ -622,14 +623,13 @@ func (l *tableLink) stream(ctx context.Context, sql string, limit time.Duration,
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	if serverCode(err) == 0 || ctx.Err() != nil {
+	if serverCode(err) == 0 {
 		l.abandon()
 	}
-	var timeout net.Error
 	switch code := serverCode(err); {
-	case errors.Is(err, errBudget):
+	case spent:
 		return l.c.stop("a row is larger than may be kept in memory: "+firstWords(sql), "raise source.max_event, or leave the table out with the snapshot's tables", nil)
-	case code == errStatementTimeMaria, code == errStatementTime, ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout():
+	case code == errStatementTimeMaria, code == errStatementTime, code == 0 && ctx.Err() == nil && time.Now().After(until):
 		return fmt.Errorf("%s: %s: %w: %w", l.addr, firstWords(sql), errSlow, err)
 	case code != 0:
 		return fmt.Errorf("%s: %s: %w", l.addr, firstWords(sql), err)

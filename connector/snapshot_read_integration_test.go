@@ -1,0 +1,393 @@
+//go:build integration
+
+package connector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+
+	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+)
+
+// excerpts reads tables of a server in chunks.
+type excerpts struct {
+	t  *testing.T
+	s  *testenv.Server
+	k  *tableReader
+	db string
+}
+
+func newExcerpts(t *testing.T, s *testenv.Server, change func(*Options)) *excerpts {
+	t.Helper()
+	db := s.Database()
+	c := newConnectorWith(t, s, change, db+".*")
+	x := &excerpts{t: t, s: s, k: &tableReader{c: c}, db: db}
+	t.Cleanup(x.k.close)
+	return x
+}
+
+func (x *excerpts) query(table string) chunkQuery {
+	return chunkQuery{
+		table: ddl.Name{Schema: x.db, Table: table}, rows: 7, bytes: 1 << 20, whole: 1 << 20, limit: time.Minute, where: func(bool) string { return "" },
+	}
+}
+
+// read reads a chunk behind the end of the log.
+func (x *excerpts) read(q chunkQuery) (*chunkRead, error) {
+	x.t.Helper()
+	ctx, cancel := context.WithTimeout(x.t.Context(), 5*time.Minute)
+	defer cancel()
+	place, err := x.k.c.End(ctx)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	got, err := x.k.read(ctx, place, q)
+	if err == nil && !got.gone {
+		if !got.high.Reached(&event.Position{File: place.File, Offset: place.Offset, ServerUUID: place.ServerUUID}) {
+			x.t.Errorf("the log ended at %v, and at %v when the rows had been read", place, got.high)
+		}
+		if age := time.Since(time.UnixMicro(got.time)); age > time.Hour || age < -time.Hour {
+			x.t.Errorf("read at %v", time.UnixMicro(got.time))
+		}
+	}
+	return got, err
+}
+
+// text returns the rows of a chunk as text.
+func (x *excerpts) text(got *chunkRead) (all []string) {
+	x.t.Helper()
+	images := make([]byte, (len(got.table.Columns)+7)/8)
+	for i := range images {
+		images[i] = 0xff
+	}
+	var s event.Scanner
+	for _, raw := range got.rows {
+		s.Reset(&event.Event{Kind: event.Rows, Op: event.Insert, Rows: 1, Table: got.table, Images: event.Images{After: images}, Raw: raw})
+		for s.Next() {
+			var row []string
+			for _, v := range s.Row().After {
+				var b []byte
+				if !v.IsNull() {
+					var err error
+					if b, err = v.AppendText(nil); err != nil {
+						x.t.Fatal(err)
+					}
+				}
+				row = append(row, string(b))
+			}
+			all = append(all, strings.Join(row, "|"))
+		}
+		if s.Err() != nil {
+			x.t.Fatal(s.Err())
+		}
+	}
+	return all
+}
+
+// walk reads a table to its end.
+func (x *excerpts) walk(q chunkQuery) (all []string, chunks int) {
+	x.t.Helper()
+	for {
+		got, err := x.read(q)
+		if err != nil {
+			x.t.Fatalf("%s: %v", q.table, err)
+		}
+		if got.gone || got.begun {
+			x.t.Fatalf("%s: gone %t, begun %t", q.table, got.gone, got.begun)
+		}
+		if len(got.rows) > q.rows && got.keyed {
+			x.t.Errorf("%s: %d rows at once", q.table, len(got.rows))
+		}
+		all = append(all, x.text(got)...)
+		if chunks++; chunks > 200 {
+			x.t.Fatalf("%s does not end", q.table)
+		}
+		if got.end {
+			return all, chunks
+		}
+		q.key, q.last, q.most = got.key, got.last, got.most
+	}
+}
+
+// TestSnapshotChunks reads tables whose keys, names and engines are of all kinds: every row comes once.
+func TestSnapshotChunks(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(*Options) {})
+			odd := "odd ``-\\ tøst 表"
+			descending := ""
+			if kind == "mysql" || kind == "mariadb11" || kind == "mariadb114" {
+				descending = " DESC"
+			}
+			tables := map[string][2]string{ // definition, values of row n
+				"number":   {"(id INT PRIMARY KEY, v VARCHAR(20))", "n*3-100, CONCAT('v', n)"},
+				"unsigned": {"(id BIGINT UNSIGNED PRIMARY KEY, v INT)", "18446744073709551615-n, n"},
+				"text":     {"(id VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)", "CONCAT(IF(n%2, 'ä', 'B'), CHAR(65+n%26), IF(n%3, _utf8mb4 X'F09F9880', ' '), n), n"},
+				"latin":    {"(id VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german2_ci PRIMARY KEY, v INT)", "CONCAT(_latin1 X'DF', IF(n%2, 'ss', 'S'), n, ''''), n"},
+				"bytes":    {"(id VARBINARY(20) PRIMARY KEY, v INT)", "CONCAT(UNHEX('00'), CHAR(n), '\\'', n), n"},
+				"several":  {"(a INT, b VARCHAR(10) CHARACTER SET utf8mb4, c DATETIME(3), v INT, PRIMARY KEY (a" + descending + ", b, c" + descending + "))", "n%4, CONCAT('k', n%3), TIMESTAMP'2026-01-01 00:00:00.5' + INTERVAL n DAY, n"},
+				"enum":     {"(id ENUM('z','b','a''','x'), n INT, PRIMARY KEY (id, n))", "1+n%4, n"},
+				"decimals": {"(id DECIMAL(20,5) PRIMARY KEY, v FLOAT)", "n*1.00001-20, n/3"},
+				"double":   {"(id DOUBLE PRIMARY KEY)", "n/7"},
+				"days":     {"(id DATE, t TIME(2), y YEAR, PRIMARY KEY (id, t, y))", "DATE'2020-02-28' + INTERVAL n%5 DAY, SEC_TO_TIME(n), 2000+n%3"},
+				"stamps":   {"(id TIMESTAMP(6) DEFAULT '2020-01-01 00:00:00' PRIMARY KEY)", "TIMESTAMP'2026-03-29 00:30:00.000001' + INTERVAL n HOUR"},
+				"bits":     {"(id BIT(12) PRIMARY KEY)", "n*11"},
+				"myisam":   {"(id INT PRIMARY KEY) ENGINE=MyISAM", "n"},
+				"memory":   {"(id INT PRIMARY KEY) ENGINE=MEMORY", "n"},
+				"parts":    {"(id INT, n INT, PRIMARY KEY (id, n)) PARTITION BY HASH (n) PARTITIONS 3", "n, n*2"},
+				"keyless":  {"(id INT, v INT)", "n%5, 1"},
+				"nullable": {"(id INT NULL UNIQUE, v INT)", "n, 1"},
+				"unique":   {"(v INT NULL UNIQUE, id INT NOT NULL UNIQUE)", "NULL, n"},
+				"empty":    {"(id INT PRIMARY KEY)", ""},
+				"Upper":    {"(id INT PRIMARY KEY)", "n"},
+				odd:        {"(`" + odd + "` INT PRIMARY KEY, `select` INT)", "n, n"},
+			}
+			if kind == "mysql" {
+				tables["lob"] = [2]string{"(id INT PRIMARY KEY, j JSON, g GEOMETRY)", "n, JSON_OBJECT('a', n), ST_GeomFromText('POINT(1 2)')"}
+			}
+			if s.MariaDB() && kind != "mariadb102" {
+				tables["versioned"] = [2]string{"(id INT PRIMARY KEY, v INT) WITH SYSTEM VERSIONING", "n, n"}
+				tables["uuid"] = [2]string{"(id UUID PRIMARY KEY)", "CONCAT('6ccd780c-baba-1026-9564-5b8c656024', LPAD(HEX(n), 2, '0'))"}
+				s.Exec("CREATE SEQUENCE " + x.db + ".seq")
+			}
+			s.Exec("USE " + x.db)
+			s.Exec("SET NAMES utf8mb4")
+			s.Exec("SET sql_mode=''")
+			s.Exec("CREATE VIEW seen AS SELECT 1")
+			var names, numbers []string
+			for n := 1; n <= 40; n++ {
+				numbers = append(numbers, fmt.Sprintf("SELECT %d AS n", n))
+			}
+			for name, d := range tables {
+				names = append(names, strings.ReplaceAll(name, "``", "`"))
+				s.Exec("CREATE TABLE `" + name + "` " + d[0])
+				if d[1] == "" {
+					continue
+				}
+				s.Exec("INSERT INTO `" + name + "` SELECT " + d[1] + " FROM (" + strings.Join(numbers, " UNION ALL ") + ") q")
+			}
+			slices.Sort(names)
+			if err := x.k.c.status(); err != nil {
+				t.Fatal(err)
+			}
+			listed, err := x.k.tables(t.Context(), func(caseless bool) *tablefilter.Filter {
+				f, err := tablefilter.New([]string{x.db + ".*", "!*.Upper"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return f.For(caseless)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, n := range listed {
+				got = append(got, n.Table)
+			}
+			if want := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "Upper" }); !slices.Equal(got, want) {
+				t.Errorf("tables %q, want %q", got, want)
+			}
+			for _, name := range names {
+				all, chunks := x.walk(x.query(name))
+				want, atOnce := 40, 6
+				switch name {
+				case "empty":
+					want, atOnce = 0, 1
+				case "keyless", "nullable":
+					atOnce = 1
+				case "unique": // only binlog_row_metadata=FULL takes it for the key
+					if atOnce = chunks; chunks != 1 && chunks != 6 {
+						atOnce = 6
+					}
+				}
+				distinct := slices.Compact(slices.Sorted(slices.Values(all)))
+				if name == "keyless" && len(distinct) == 5 {
+					distinct = all
+				}
+				if len(all) != want || len(distinct) != want || chunks != atOnce {
+					t.Errorf("%s: %d rows, %d of them distinct, in %d chunks: %q", name, len(all), len(distinct), chunks, all)
+				}
+			}
+
+			// A condition.
+			q := x.query("number")
+			q.where = func(bool) string { return "id > 0 AND v <> 'v40' OR v = 'v1' # and more" }
+			if all, chunks := x.walk(q); len(all) != 7 || chunks != 6 { // n 1, 34 to 39
+				t.Errorf("with a condition %d rows in %d chunks: %q", len(all), chunks, all)
+			}
+			for _, bad := range []string{"nosuch = 1", "id = = 1", "id = (SELECT 1 UNION SELECT 2)"} {
+				q.where = func(bool) string { return bad }
+				var stop *StopError
+				if _, err := x.read(q); !errors.As(err, &stop) || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), x.db+".number") {
+					t.Errorf("condition %q: %v", bad, err)
+				}
+			}
+			q = x.query("keyless")
+			q.where = func(bool) string { return "id = 3" }
+			if all, _ := x.walk(q); len(all) != 8 {
+				t.Errorf("with a condition %d rows", len(all))
+			}
+
+			// Limits (I9).
+			q = x.query("text")
+			q.bytes, q.rows = 40, 40
+			if _, chunks := x.walk(q); chunks < 5 {
+				t.Errorf("%d chunks of about 40 bytes", chunks)
+			}
+			q = x.query("keyless")
+			q.whole = 100
+			var stop *StopError
+			if _, err := x.read(q); !errors.As(err, &stop) || !strings.Contains(err.Error(), "keyless") || !strings.Contains(err.Error(), "primary key") {
+				t.Errorf("a table without key that is too large: %v", err)
+			}
+
+			// What happens between two chunks.
+			first, err := x.read(x.query("several"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q = x.query("several")
+			q.key, q.last, q.most = first.key, first.last, first.most
+			s.Exec("ALTER TABLE several ADD w INT DEFAULT 5 FIRST")
+			if next, err := x.read(q); err != nil || next.begun || len(next.rows) != 7 || len(next.table.Columns) != 5 {
+				t.Errorf("after a column was added: %+v, %v", next, err)
+			}
+			s.Exec("ALTER TABLE several MODIFY b VARCHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+			if next, err := x.read(q); err != nil || !next.begun || len(next.rows) != 7 {
+				t.Errorf("after the key's collation was changed: %+v, %v", next, err)
+			}
+			s.Exec("TRUNCATE TABLE several")
+			if next, err := x.read(q); err != nil || len(next.rows) != 0 || !next.end {
+				t.Errorf("after all rows were deleted: %+v, %v", next, err)
+			}
+			s.Exec("DROP TABLE several")
+			if next, err := x.read(q); err != nil || !next.gone {
+				t.Errorf("after the table was dropped: %+v, %v", next, err)
+			}
+			s.Exec("CREATE VIEW several AS SELECT 1 AS a")
+			if next, err := x.read(q); err != nil || !next.gone {
+				t.Errorf("after a view took its place: %+v, %v", next, err)
+			}
+		})
+	}
+}
+
+// status has the connector know its source, as its main reader would.
+func (c *Connector) status() error {
+	s, sv, err := c.connect(context.Background())
+	if err == nil {
+		c.state.update(func(st *Status) { st.Address, st.ServerUUID = s.addr, sv.uuid })
+		s.close()
+	}
+	return err
+}
+
+// TestSnapshotStatementsAreDisturbed: what is locked, slow or killed is given up, and read by the next attempt.
+func TestSnapshotStatementsAreDisturbed(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(o *Options) { o.MaxEvent = 1 << 20 })
+			s.Exec("USE " + x.db)
+			s.Exec("CREATE TABLE a (id INT PRIMARY KEY, v LONGBLOB)")
+			s.Exec("INSERT INTO a VALUES (1, 'x'), (2, 'y'), (3, 'z')")
+			whole := func() {
+				t.Helper()
+				if got, err := x.read(x.query("a")); err != nil || len(got.rows) != 3 {
+					t.Errorf("afterwards: %+v, %v", got, err)
+				}
+			}
+			other := s.Connect(x.db)
+			do := func(c *client.Conn, sql string) {
+				t.Helper()
+				if _, err := c.Execute(sql); err != nil {
+					t.Fatalf("%s: %v", sql, err)
+				}
+			}
+
+			// Somebody holds the table: the SELECT does not wait for long, as all would wait behind it.
+			do(other, "LOCK TABLES a WRITE")
+			begin := time.Now()
+			if _, err := x.read(x.query("a")); err == nil || !passing(err) {
+				t.Errorf("of a locked table: %v", err)
+			} else if took := time.Since(begin); took > 50*time.Second {
+				t.Errorf("a locked table was waited for %v", took)
+			}
+			do(other, "UNLOCK TABLES")
+			whole()
+
+			// It takes too long: the server ends it, or we do.
+			q := x.query("a")
+			q.limit = time.Second
+			q.where = func(bool) string { return "SLEEP(20) = 0" }
+			begin = time.Now()
+			if _, err := x.read(q); !errors.Is(err, errSlow) {
+				t.Errorf("of a slow statement: %v", err)
+			} else if took := time.Since(begin); took > 15*time.Second {
+				t.Errorf("a slow statement took %v", took)
+			}
+			whole()
+
+			// It is killed; or its connection is.
+			for _, what := range []string{"QUERY ", ""} {
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					q := x.query("a")
+					q.where = func(bool) string { return "SLEEP(60) = 0 AND 'killed' <> ''" }
+					if got, err := x.read(q); err == nil && len(got.rows) == 3 {
+						t.Errorf("a statement was not killed: %+v", got)
+					}
+				})
+				killed := false
+				for until := time.Now().Add(time.Minute); !killed && time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+					r, err := other.Execute("SELECT id FROM information_schema.processlist WHERE user='" + s.ReplUser + "' AND db IS NULL AND info LIKE '%" + x.db + "%SLEEP(60) = 0 AND ''killed''%'")
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range r.RowNumber() {
+						id, _ := r.GetString(i, 0)
+						_, err := other.Execute("KILL " + what + id)
+						killed = killed || err == nil
+					}
+				}
+				wg.Wait()
+				if !killed {
+					t.Errorf("nothing was there to be killed")
+				}
+				whole()
+			}
+
+			// A row that is larger than the log may have them.
+			s.Exec("INSERT INTO a VALUES (4, REPEAT('q', 1100000))")
+			var stop *StopError
+			if _, err := x.read(x.query("a")); !errors.As(err, &stop) || !strings.Contains(err.Error(), "max_event") || !strings.Contains(err.Error(), "key 4") {
+				t.Errorf("of a large row: %v", err)
+			}
+			s.Exec("UPDATE a SET v=REPEAT('q', 9000000) WHERE id=4")
+			if _, err := x.read(x.query("a")); !errors.As(err, &stop) || !strings.Contains(err.Error(), "max_event") {
+				t.Errorf("of a huge row: %v", err)
+			}
+			s.Exec("DELETE FROM a WHERE id=4")
+			whole()
+
+			// Another server than the stream's.
+			if _, err := x.k.read(t.Context(), event.Position{ServerUUID: "another", File: "x.000001", Offset: 4}, x.query("a")); err == nil || !strings.Contains(err.Error(), "another") {
+				t.Errorf("of another server: %v", err)
+			}
+			whole()
+		})
+	}
+}
