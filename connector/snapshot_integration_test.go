@@ -1,0 +1,302 @@
+//go:build integration
+
+package connector
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+
+	"github.com/binlogmq/binlogmq/connector/snapshot"
+	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/testenv"
+)
+
+// snapshotWriter changes rows of a table all the time. Each change has a version of its own, so that an old row cannot look like a new one.
+type snapshotWriter struct {
+	t       *testing.T
+	conn    *client.Conn
+	rnd     *rand.Rand
+	ids     []int // that are there and may be touched
+	next    int   // a key that was never used
+	version int
+	keep    int // multiples of it are never touched
+}
+
+func (w *snapshotWriter) do(sql string) {
+	if _, err := w.conn.Execute(sql); err != nil {
+		w.t.Errorf("%s: %v", sql, err)
+	}
+}
+
+// fresh returns a key that no row has: one below all that are untouched, in between, or above all.
+func (w *snapshotWriter) fresh() int {
+	for {
+		id := w.rnd.IntN(w.next + 200)
+		if id%w.keep != 0 && !slices.Contains(w.ids, id) {
+			w.next = max(w.next, id)
+			return id
+		}
+	}
+}
+
+// change makes one change.
+func (w *snapshotWriter) change() {
+	w.version++
+	i := 0
+	if len(w.ids) > 0 {
+		i = w.rnd.IntN(len(w.ids))
+	}
+	switch n := w.rnd.IntN(10); {
+	case n < 2 || len(w.ids) < 10:
+		id := w.fresh()
+		w.do(fmt.Sprintf("INSERT INTO t VALUES ('k%06d', %d, %d, REPEAT('p', 50))", id, id, w.version))
+		w.ids = append(w.ids, id)
+	case n < 4:
+		w.do(fmt.Sprintf("DELETE FROM t WHERE k='k%06d' AND id=%d", w.ids[i], w.ids[i]))
+		w.ids = slices.Delete(w.ids, i, i+1)
+	case n < 6:
+		id := w.fresh()
+		w.do(fmt.Sprintf("UPDATE t SET k='k%06d', id=%d, v=%d WHERE k='k%06d' AND id=%d", id, id, w.version, w.ids[i], w.ids[i]))
+		w.ids[i] = id
+	default:
+		w.do(fmt.Sprintf("UPDATE t SET v=%d WHERE k='k%06d' AND id=%d", w.version, w.ids[i], w.ids[i]))
+	}
+}
+
+// run changes rows until stop is closed, in transactions of one to six changes.
+func (w *snapshotWriter) run(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		n := w.rnd.IntN(6)
+		if n > 0 {
+			w.do("BEGIN")
+		}
+		for range n + 1 {
+			w.change()
+		}
+		if n > 0 {
+			w.do("COMMIT")
+		}
+		time.Sleep(time.Duration(w.rnd.IntN(3)) * time.Millisecond)
+	}
+}
+
+// snapshotModel applies events in order, and says what cannot be.
+type snapshotModel struct {
+	t      *testing.T
+	keep   int
+	rows   map[int]string // by id
+	gone   map[int]bool   // the stream has deleted it
+	chunks map[int]int    // how often chunks had it
+	number map[int64]bool // of chunks
+	faults int
+}
+
+func (m *snapshotModel) fault(format string, args ...any) {
+	if m.faults++; m.faults < 20 {
+		m.t.Errorf(format, args...)
+	}
+}
+
+func (m *snapshotModel) row(values []event.Value) (id int, text string) {
+	var all []string
+	for i := range values {
+		b, err := values[i].AppendText(nil)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		all = append(all, string(b))
+	}
+	id, err := strconv.Atoi(all[1])
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return id, strings.Join(all, "|")
+}
+
+// apply applies an event. I4: what a chunk has of a row is what the stream has shown of it last, and what it shows next goes on from there.
+func (m *snapshotModel) apply(e *event.Event) {
+	if e.Kind != event.Rows || e.Table.Name != "t" {
+		return
+	}
+	chunk := e.Txn.Snapshot
+	if chunk != nil {
+		m.number[chunk.Chunk] = true
+	}
+	var s event.Scanner
+	s.Reset(e)
+	for s.Next() {
+		r := s.Row()
+		if e.Op != event.Insert {
+			id, text := m.row(r.Before)
+			if was, ok := m.rows[id]; ok && was != text {
+				m.fault("ordinal %d: %s of %s, but it was %s", e.Ordinal, e.Op, text, was)
+			} else if m.gone[id] {
+				m.fault("ordinal %d: %s of %s, which is deleted", e.Ordinal, e.Op, text)
+			}
+			delete(m.rows, id)
+			m.gone[id] = true
+		}
+		if e.Op == event.Delete {
+			continue
+		}
+		id, text := m.row(r.After)
+		was, ok := m.rows[id]
+		switch {
+		case chunk != nil && ok && was != text:
+			m.fault("ordinal %d: chunk %d has %s, and the stream has shown %s", e.Ordinal, chunk.Chunk, text, was)
+		case chunk != nil && m.gone[id]:
+			m.fault("ordinal %d: chunk %d has %s, which is deleted", e.Ordinal, chunk.Chunk, text)
+		case chunk == nil && ok:
+			m.fault("ordinal %d: %s to %s, but there is %s", e.Ordinal, e.Op, text, was)
+		}
+		if chunk != nil {
+			m.chunks[id]++
+		}
+		m.rows[id] = text
+		delete(m.gone, id)
+	}
+	if s.Err() != nil {
+		m.t.Fatal(s.Err())
+	}
+}
+
+// snapshotLife is how many rows the tables have that are read while they change, per server. BINLOGMQ_SNAPSHOT_ROWS makes it more.
+func snapshotLife(t *testing.T) int {
+	if text := os.Getenv("BINLOGMQ_SNAPSHOT_ROWS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return 2000
+}
+
+// TestSnapshotOfALivingTable reads a table in small chunks while rows of it come, go, change and move. Applied in order the events give the table (I4), what
+// nobody touched comes once (I7), and the stream is the same when it is read again (I5).
+func TestSnapshotOfALivingTable(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			const keep = 10
+			total := snapshotLife(t)
+			s := testenv.MySQL(t, kind)
+			db := s.Database()
+			s.Exec("USE " + db)
+			s.Exec("CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8mb4, id INT, v INT, pad VARCHAR(100), PRIMARY KEY (k, id))")
+			s.Exec("CREATE TABLE keyless (a INT, b INT)")
+			s.Exec("CREATE TABLE plain (id INT PRIMARY KEY) ENGINE=MyISAM")
+			s.Exec("INSERT INTO keyless VALUES (1, 1), (2, 2), (2, 2)")
+			s.Exec("INSERT INTO plain VALUES (1), (2), (3)")
+			w := &snapshotWriter{t: t, conn: s.Connect(db), rnd: rand.New(rand.NewPCG(1, uint64(len(kind)))), next: total, keep: keep}
+			for ids := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
+				for id := 0; id < total && yield(id); id++ {
+				}
+			}), 500) {
+				var values []string
+				for _, id := range ids {
+					values = append(values, fmt.Sprintf("('k%06d', %d, 0, 'x')", id, id))
+					if id%keep != 0 {
+						w.ids = append(w.ids, id)
+					}
+				}
+				s.Exec("INSERT INTO t VALUES " + strings.Join(values, ","))
+			}
+
+			log := snapshot.NewLog(nil)
+			connect := func() *Connector {
+				return newConnectorWith(t, s, func(o *Options) {
+					o.Start, o.Snapshots, o.Snapshot = "latest", log, SnapshotOptions{ChunkRows: 50}
+				}, db+".*")
+			}
+			c := connect()
+			from := start(t, c)
+			req := snapshot.Request{ID: "first", Reason: snapshot.ReasonOrdered, Clients: []string{"one"}}
+			if err := log.Order(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() { w.run(stop) })
+			wg.Go(func() {
+				for until := time.Now().Add(4 * time.Minute); time.Now().Before(until) && len(log.Status().Ended) == 0; time.Sleep(10 * time.Millisecond) {
+				}
+				close(stop)
+			})
+			marked := make(chan struct{})
+			go func() {
+				defer close(marked)
+				wg.Wait()
+				w.do("CREATE TABLE done_ (id INT)")
+			}()
+			all := readUntil(t, c, from, marker("done_"))
+			<-marked
+			numbered(t, all, from.Ordinal+1)
+			if e := log.Status().Ended; len(e) != 1 || e[0].Cancelled || e[0].Tables != 3 {
+				t.Fatalf("the snapshot has not ended: %+v", log.Status())
+			}
+
+			m := &snapshotModel{t: t, keep: keep, rows: map[int]string{}, gone: map[int]bool{}, chunks: map[int]int{}, number: map[int64]bool{}}
+			others := map[string]int{}
+			for _, e := range all {
+				m.apply(e)
+				if e.Kind == event.Rows && e.Txn.Snapshot != nil {
+					if e.Txn.Snapshot.ID != "first" || !slices.Equal(e.Txn.Snapshot.Clients, req.Clients) || !e.Txn.GTID.IsZero() {
+						t.Fatalf("%+v", e.Txn)
+					}
+					others[e.Table.Name] += int(e.Rows)
+				}
+			}
+			want := map[int]string{}
+			for _, row := range s.Query("SELECT k, id, v, pad FROM t") {
+				id, _ := strconv.Atoi(row[1])
+				want[id] = strings.Join(row, "|")
+			}
+			if !maps.Equal(m.rows, want) {
+				t.Errorf("the events give %d rows, the table has %d", len(m.rows), len(want))
+				for id := range want {
+					if m.rows[id] != want[id] {
+						m.fault("row %d: %q, want %q", id, m.rows[id], want[id])
+					}
+				}
+			}
+			for id := 0; id < total; id += keep {
+				if m.chunks[id] != 1 {
+					m.fault("row %d, which nobody touched, came %d times", id, m.chunks[id])
+				}
+			}
+			if others["keyless"] != 3 || others["plain"] != 3 {
+				t.Errorf("rows of tables: %v", others)
+			}
+			if len(m.number) < total/50/2 {
+				t.Errorf("%d chunks", len(m.number))
+			}
+			t.Logf("%d changes of rows while %d chunks of %d rows were read", w.version, len(m.number), others["t"])
+
+			// I5: the same again, chunks included.
+			again := readUntil(t, connect(), from, marker("done_"))
+			if a, b := transcript(t, all), transcript(t, again); !slices.Equal(a, b) {
+				for i := range min(len(a), len(b)) {
+					if a[i] != b[i] {
+						t.Fatalf("read again, event %d is\n%s\nwant\n%s", i, b[i], a[i])
+					}
+				}
+				t.Fatalf("read again there are %d events, want %d", len(b), len(a))
+			}
+		})
+	}
+}
