@@ -30,6 +30,8 @@ type snapshotWriter struct {
 	next    int   // a key that was never used
 	version int
 	keep    int // multiples of it are never touched
+	of, no  int // its keys have this remainder when divided by how many writers there are
+	log     *snapshot.Log
 }
 
 func (w *snapshotWriter) do(sql string) {
@@ -42,20 +44,32 @@ func (w *snapshotWriter) do(sql string) {
 func (w *snapshotWriter) fresh() int {
 	for {
 		id := w.rnd.IntN(w.next + 200)
-		if id%w.keep != 0 && !slices.Contains(w.ids, id) {
+		if id%w.keep != 0 && id%w.of == w.no && !slices.Contains(w.ids, id) {
 			w.next = max(w.next, id)
 			return id
 		}
 	}
 }
 
+// pick chooses a row, mostly one of those that are read next.
+func (w *snapshotWriter) pick() int {
+	least := -1
+	if p := w.log.Status().Progress; p != nil && len(p.Last) == 2 && w.rnd.IntN(4) > 0 {
+		least, _ = strconv.Atoi(p.Last[1])
+	}
+	i := 0
+	for range 50 {
+		if i = w.rnd.IntN(max(1, len(w.ids))); least < 0 || len(w.ids) == 0 || w.ids[i] > least && w.ids[i] < least+100 {
+			break
+		}
+	}
+	return i
+}
+
 // change makes one change.
 func (w *snapshotWriter) change() {
-	w.version++
-	i := 0
-	if len(w.ids) > 0 {
-		i = w.rnd.IntN(len(w.ids))
-	}
+	w.version += w.of
+	i := w.pick()
 	switch n := w.rnd.IntN(10); {
 	case n < 2 || len(w.ids) < 10:
 		id := w.fresh()
@@ -202,7 +216,13 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 			s.Exec("CREATE TABLE plain (id INT PRIMARY KEY) ENGINE=MyISAM")
 			s.Exec("INSERT INTO keyless VALUES (1, 1), (2, 2), (2, 2)")
 			s.Exec("INSERT INTO plain VALUES (1), (2), (3)")
-			w := &snapshotWriter{t: t, conn: s.Connect(db), rnd: rand.New(rand.NewPCG(1, uint64(len(kind)))), next: total, keep: keep}
+			log := snapshot.NewLog(nil)
+			var writers [3]*snapshotWriter
+			for i := range writers {
+				writers[i] = &snapshotWriter{
+					t: t, conn: s.Connect(db), rnd: rand.New(rand.NewPCG(uint64(i), uint64(len(kind)))), next: total, keep: keep, of: len(writers), no: i, version: i, log: log,
+				}
+			}
 			for ids := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
 				for id := 0; id < total && yield(id); id++ {
 				}
@@ -210,14 +230,12 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 				var values []string
 				for _, id := range ids {
 					values = append(values, fmt.Sprintf("('k%06d', %d, 0, 'x')", id, id))
-					if id%keep != 0 {
+					if w := writers[id%len(writers)]; id%keep != 0 {
 						w.ids = append(w.ids, id)
 					}
 				}
 				s.Exec("INSERT INTO t VALUES " + strings.Join(values, ","))
 			}
-
-			log := snapshot.NewLog(nil)
 			connect := func() *Connector {
 				return newConnectorWith(t, s, func(o *Options) {
 					o.Start, o.Snapshots, o.Snapshot = "latest", log, SnapshotOptions{ChunkRows: 50}
@@ -231,7 +249,9 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 			}
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
-			wg.Go(func() { w.run(stop) })
+			for _, w := range writers {
+				wg.Go(func() { w.run(stop) })
+			}
 			wg.Go(func() {
 				for until := time.Now().Add(4 * time.Minute); time.Now().Before(until) && len(log.Status().Ended) == 0; time.Sleep(10 * time.Millisecond) {
 				}
@@ -241,7 +261,7 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 			go func() {
 				defer close(marked)
 				wg.Wait()
-				w.do("CREATE TABLE done_ (id INT)")
+				writers[0].do("CREATE TABLE done_ (id INT)")
 			}()
 			all := readUntil(t, c, from, marker("done_"))
 			<-marked
@@ -285,7 +305,11 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 			if len(m.number) < total/50/2 {
 				t.Errorf("%d chunks", len(m.number))
 			}
-			t.Logf("%d changes of rows while %d chunks of %d rows were read", w.version, len(m.number), others["t"])
+			changes := 0
+			for _, w := range writers {
+				changes += w.version / w.of
+			}
+			t.Logf("%d changes of rows while %d chunks of %d rows were read", changes, len(m.number), others["t"])
 
 			// I5: the same again, chunks included.
 			again := readUntil(t, connect(), from, marker("done_"))
