@@ -173,7 +173,8 @@ func (c *Connector) linkTables(ctx context.Context, addr, uuid string) (_ *table
 	}
 	for _, q := range []string{
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-		fmt.Sprintf("SET SESSION character_set_results=NULL, autocommit=1, sql_select_limit=18446744073709551615, sql_big_selects=1, lock_wait_timeout=%d", metadataWait),
+		snapshot.Session,
+		fmt.Sprintf("SET SESSION autocommit=1, sql_select_limit=18446744073709551615, sql_big_selects=1, lock_wait_timeout=%d", metadataWait),
 	} {
 		if _, err = l.data.query(ctx, q); err != nil {
 			return nil, err

@@ -63,7 +63,7 @@ func newRowSuite(t *testing.T, s *testenv.Server, change func(*Options)) *rowSui
 	u.cat = &catalog{ctx: t.Context(), c: u.c, addr: s.Addr, sv: u.sv}
 	t.Cleanup(u.cat.close)
 	u.opt = schema.Options{MariaDB: u.sv.mariaDB, Version: u.sv.version, Caseless: u.sv.caseless(), AllVersions: u.c.opt.AllVersions, Charsets: charsets}
-	u.query("SET SESSION character_set_results=NULL, sql_mode='ALLOW_INVALID_DATES', sort_buffer_size=67108864")
+	u.query(snapshot.Session)
 	u.codecs = map[string]codec.Codec{}
 	add := func(name string, c codec.Codec, err error) {
 		if err != nil {
@@ -376,6 +376,68 @@ func TestRowsAsLogged(t *testing.T) {
 		})
 	}
 }
+
+// Chunks are ranges of the key's index, whatever types it has, and nothing is sorted for them.
+func TestRowsByIndex(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			u := newRowSuite(t, s, func(*Options) {})
+			source := s.Connect(u.db)
+			for i, x := range []struct{ columns, values string }{
+				{"id BIGINT", "n"}, {"id BIGINT UNSIGNED, b INT", "n/10, n"}, {"a VARCHAR(20) CHARACTER SET utf8, b INT", "n/10, n"}, {"a VARCHAR(20) CHARACTER SET latin1", "n"},
+				{"a CHAR(20) CHARACTER SET ucs2, b INT, c DATE", "n/100, n, '2020-01-01'"}, {"a BINARY(16)", "n"}, {"a DECIMAL(20,3)", "n"}, {"a DATETIME(3), b INT", "'2020-02-03' + INTERVAL n HOUR, n"},
+				{"a TIMESTAMP(6) DEFAULT 0, b INT", "'2020-02-03' + INTERVAL n HOUR, n"}, {"a DATE", "'2020-02-03' + INTERVAL n DAY"}, {"a TIME(2)", "SEC_TO_TIME(n)"}, {"a DOUBLE", "n/8"}, {"a FLOAT", "n/8"},
+				{"a BIT(64)", "n"}, {"a ENUM('x','y','z'), b INT", "n%3 + 1, n"}, {"a YEAR, b INT", "1901 + n/10, n"}, {"a UUID", "UUID()"}, {"a INET6", "CONCAT('::', n)"},
+			} {
+				name := fmt.Sprintf("k%d", i)
+				var key, decl []string
+				for c := range strings.SplitSeq(x.columns, ", ") {
+					n, _, _ := strings.Cut(c, " ")
+					key, decl = append(key, n), append(decl, strings.Replace(c+" NOT NULL", "DEFAULT 0 NOT NULL", "NOT NULL DEFAULT 0", 1))
+				}
+				if _, err := source.Execute("CREATE TABLE " + name + " (" + strings.Join(decl, ", ") + ", pad VARCHAR(200), PRIMARY KEY (" + strings.Join(key, ", ") + "))"); err != nil {
+					if strings.Contains(x.columns, "UUID") || strings.Contains(x.columns, "INET") {
+						continue // a type that the server does not have
+					}
+					t.Fatal(err)
+				}
+				for _, q := range []string{"SET sql_mode=''", "CREATE TABLE IF NOT EXISTS n (n INT PRIMARY KEY)", "INSERT IGNORE INTO n SELECT a.d + 10*b.d + 100*c.d FROM (" + tenRows + ") a, (" + tenRows + ") b, (" + tenRows + ") c",
+					"INSERT INTO " + name + " SELECT " + x.values + ", REPEAT('x',200) FROM n", "ANALYZE TABLE " + name} {
+					if _, err := source.Execute(q); err != nil {
+						t.Fatalf("%s: %v", q, err)
+					}
+				}
+				r := u.reader(ddl.Name{Schema: u.db, Table: name})
+				var bounds [2][]string
+				for i, at := range []int{300, 900} {
+					u.each(r, fmt.Sprintf(" ORDER BY %s LIMIT %d, 1", r.Order(false), at), func(row []mysql.FieldValue) {
+						var err error
+						if bounds[i], err = r.Literals(row); err != nil {
+							t.Fatal(err)
+						}
+					})
+				}
+				for what, more := range map[string]string{
+					"the last row": " ORDER BY " + r.Order(true) + " LIMIT 1",
+					"a chunk":      " WHERE " + r.Where(bounds[0], bounds[1]) + " ORDER BY " + r.Order(false) + " LIMIT 50",
+				} {
+					q := "EXPLAIN SELECT " + strings.Join(r.Select(), ",") + " FROM " + r.From() + more
+					if kind == "mysql" {
+						q = strings.Replace(q, "EXPLAIN", "EXPLAIN FORMAT=TRADITIONAL", 1)
+					}
+					got := u.query(q)
+					how, by, extra := got.named(0, "type"), got.named(0, "key"), got.named(0, "Extra")
+					if by != "PRIMARY" || strings.Contains(extra, "filesort") || what == "a chunk" && how != "range" {
+						t.Errorf("%s, %s: %s by %q: %s\n%s", x.columns, what, how, by, extra, q)
+					}
+				}
+			}
+		})
+	}
+}
+
+const tenRows = "SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9"
 
 // moreTables makes those of the tables that the server takes, each with a few rows, the first column in rising order, and returns their names.
 func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {

@@ -65,11 +65,38 @@ func (c *column) literal(f *mysql.FieldValue) (string, bool) {
 
 // compared is what of the column is compared with its literals, and what rows are ordered by.
 func (c *column) compared() string {
-	if c.Type == event.TypeEnum || c.Type == event.TypeSet {
-		return c.sql // in the order of its labels it would not be the key's
+	if c.Type == event.TypeSet {
+		return c.sql // by itself it would be compared with a number as one of less than 64 bits
 	}
 	return Quote(c.Name)
 }
+
+// against compares the column with a literal.
+func (c *column) against(op, literal string) string {
+	// Servers find no range of an index for an ENUM that is greater or less than a number, but for one that equals one of several.
+	n, err := strconv.Atoi(literal)
+	if c.Type != event.TypeEnum || len(c.Members) > enumLimit || err != nil || op == "=" {
+		return c.compared() + op + literal
+	}
+	from, to := n+1, len(c.Members)
+	switch op {
+	case "<":
+		from, to = 0, n-1
+	case "<=":
+		from, to = 0, n
+	}
+	var list []string
+	for n := from; n <= to; n++ {
+		list = append(list, c.compared()+"="+strconv.Itoa(n))
+	}
+	if len(list) == 0 {
+		return "FALSE"
+	}
+	return "(" + strings.Join(list, " OR ") + ")"
+}
+
+// enumLimit is the greatest number of labels of an ENUM that are listed in a condition.
+const enumLimit = 100
 
 // Where returns the condition of rows whose key is greater than last and not greater than most, which are literals of [Reader.Literals];
 // without one of them there is no such bound. It is "TRUE" without both.
@@ -97,7 +124,7 @@ func (r *Reader) beyond(key []string, op, final string) string {
 		if i == len(r.table.Key)-1 {
 			how = final
 		}
-		or = append(or, "("+equal+name+how+key[i]+")")
+		or = append(or, "("+equal+r.columns[k].against(how, key[i])+")")
 		equal += name + "=" + key[i] + " AND "
 	}
 	return "(" + strings.Join(or, " OR ") + ")"

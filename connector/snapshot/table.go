@@ -21,8 +21,12 @@ func SameKey(a, b *event.Table) bool {
 	return slices.EqualFunc(a.Key, b.Key, func(i, j int) bool { return strings.EqualFold(a.Columns[i].Name, b.Columns[j].Name) })
 }
 
-// A Reader turns what the source shows of a table into row images, and keys into conditions. The session must have character_set_results=NULL,
-// time_zone='+00:00' and sql_mode=”. It is safe for concurrent use.
+// Session is the statement that prepares the session in which a [Reader]'s expressions are selected: text in the column's own bytes, TIMESTAMP in UTC, dates that
+// are none compared as they are, and sorting, where the key has parts of columns and so is no order that an index has, by all of a column that can be in a key.
+const Session = "SET SESSION character_set_results=NULL, time_zone='+00:00', sql_mode='ALLOW_INVALID_DATES', max_sort_length=32768, sort_buffer_size=16777216"
+
+// A Reader turns what the source shows of a table into row images, and keys into conditions, in a session prepared with [Session].
+// It is safe for concurrent use.
 type Reader struct {
 	table   *event.Table
 	def     *ddl.Table
