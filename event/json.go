@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"math"
 	"unicode/utf8"
@@ -45,7 +46,7 @@ func appendJSON(dst, doc []byte) ([]byte, error) {
 	switch {
 	case len(doc) == 0:
 		return append(dst, "null"...), nil
-	case doc[0] == JSONAsText:
+	case doc[0] == JSONAsText && json.Valid(doc[1:]): // which no log proves
 		return append(dst, doc[1:]...), nil
 	}
 	if n := len(doc) + len(doc)/4; len(doc) > 1<<20 && n > cap(dst)-len(dst) {

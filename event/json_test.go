@@ -34,6 +34,7 @@ func TestJSONText(t *testing.T) {
 		{"time", "0f 0b 08 ffffffffffffffff", `"-00:00:00.000001"`},
 		{"time 838:59:59", "0f 0b 08 000000 fb6e34 0000", `"838:59:59.000000"`},
 		{"datetime", "0f 0c 08 0d0000 cca280b2 19", `"2024-02-00 10:11:12.000013"`},
+		{"as text", "7f" + hex.EncodeToString([]byte(`{"a":  1.50}`)), `{"a":  1.50}`},
 		{"opaque", "0f 0f 02 cafe", `"base64:type15:yv4="`},
 		{"opaque of 57 bytes", "0f 10 39 " + strings.Repeat("00", 57), `"base64:type16:` + strings.Repeat("A", 76) + `"`},
 		{"opaque of 58 bytes", "0f fc 3a " + strings.Repeat("00", 58), `"base64:type252:` + strings.Repeat("A", 76) + `\nAA=="`},
@@ -51,7 +52,7 @@ func TestJSONText(t *testing.T) {
 
 func TestJSONMalformed(t *testing.T) {
 	for _, doc := range []string{
-		"02", "0d", "04", "04 03", "05 00", "07 000000", "0b 00", "0c", "0c 02 61", "0c 8080808080 01", "0f", "0f f6 01 00", "0f f6 02 0509", "0f 0a 01 00",
+		"7f", "7f 7b", "7f 7b7d7d", "02", "0d", "04", "04 03", "05 00", "07 000000", "0b 00", "0c", "0c 02 61", "0c 8080808080 01", "0f", "0f f6 01 00", "0f f6 02 0509", "0f 0a 01 00",
 		"0f 0c 08 ffffffffffffff7f", "0f 0b 08 0000000000000080",
 		"02 0100 0700 02 0000", // an array that holds itself
 		"02 ffff 0400", "02 0100 ffff 04 0000", "02 0100 0700 0c 0700", "02 0100 0700 0c ffff", "00 0100 0b00 0b00 0100 04 0000", "03 01000000 09000000 0c ffffffff",
