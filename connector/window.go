@@ -72,6 +72,7 @@ type noting struct {
 	size      int
 	touched   bool // a row change of the table came
 	keyless   bool // and the table has no key
+	logged    *event.Table
 	disturbed string
 	scan      event.Scanner
 	merged    []event.Value
@@ -167,6 +168,8 @@ func (n *noting) spoilt(c *candidate) error {
 		return fmt.Errorf("%w: %s", errDisturbed, n.disturbed)
 	case n.touched && (!c.keyed || n.keyless):
 		return fmt.Errorf("%w: rows of the table, which has no key, changed meanwhile", errDisturbed)
+	case n.logged != nil && !snapshot.SameKey(n.logged, c.table.Shown()):
+		return fmt.Errorf("%w: the log tells rows of the table apart by another key than the table's definition", errDisturbed)
 	}
 	return nil
 }
@@ -204,6 +207,11 @@ func (n *noting) rows(e *event.Event) {
 		n.keyless = true
 		return // touched says enough
 	}
+	if n.logged != nil && n.logged != e.Table && !snapshot.SameKey(n.logged, e.Table) {
+		n.disturbed = "the table has another key now"
+		return
+	}
+	n.logged = e.Table
 	n.scan.Reset(e)
 	for n.scan.Next() {
 		row := n.scan.Row()
