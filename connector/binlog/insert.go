@@ -21,13 +21,15 @@ type InsertionPart struct {
 	Raw  []byte // row images with all columns of the table's Shown
 }
 
+// place is a transaction end.
+type place struct {
+	file   string
+	offset uint64
+	server string
+}
+
 // Ordinal returns the last number that was given.
 func (m *Machine) Ordinal() int64 { return m.ordinal }
-
-// Last returns the transaction end behind which the Machine stands or where the open transaction began: that of the Options before the first.
-func (m *Machine) Last() (file string, offset uint64, serverUUID string) {
-	return m.last.File, m.last.Offset, m.last.ServerUUID
-}
 
 // Insert emits a transaction of its own between two of the stream, behind the last transaction end, which remains the place at which
 // reading goes on. It takes its ordinals as one of the log does. Rows of a table that is not captured are left out, and take none.
@@ -38,11 +40,11 @@ func (m *Machine) Insert(i *Insertion) error {
 	at := &m.last
 	t := m.alloc.txn()
 	*t = event.Txn{
-		File: at.File, Start: at.Offset, ServerUUID: at.ServerUUID, ServerID: i.ServerID, Time: i.Time, Snapshot: i.Snapshot,
+		File: at.file, Start: at.offset, ServerUUID: at.server, ServerID: i.ServerID, Time: i.Time, Snapshot: i.Snapshot,
 	}
 	e := m.alloc.event(0)
 	*e = event.Event{
-		Kind: event.Begin, ServerID: i.ServerID, Time: i.Time, File: at.File, Start: at.Offset, Next: at.Offset, Txn: t, Size: sizeofEvent + sizeofTxn,
+		Kind: event.Begin, ServerID: i.ServerID, Time: i.Time, File: at.file, Start: at.offset, Next: at.offset, Txn: t, Size: sizeofEvent + sizeofTxn,
 	}
 	if err := m.opt.Emit(e); err != nil {
 		return err
@@ -56,7 +58,7 @@ func (m *Machine) Insert(i *Insertion) error {
 			e := m.alloc.event(len(p.Raw))
 			*e = event.Event{
 				Kind: event.Rows, Op: event.Insert, Last: k == len(i.Parts)-1, ServerID: i.ServerID, Rows: uint32(p.Rows), Ordinal: m.ordinal + 1, Index: rows,
-				Time: i.Time, File: at.File, Start: at.Offset, Next: at.Offset, Txn: t, Table: table, Images: event.Images{After: all}, Raw: p.Raw,
+				Time: i.Time, File: at.file, Start: at.offset, Next: at.offset, Txn: t, Table: table, Images: event.Images{After: all}, Raw: p.Raw,
 				Size: sizeofEvent + len(p.Raw) + len(all),
 			}
 			m.ordinal += int64(p.Rows)
@@ -69,7 +71,7 @@ func (m *Machine) Insert(i *Insertion) error {
 	m.ordinal++
 	e = m.alloc.event(0)
 	*e = event.Event{
-		Kind: event.End, ServerID: i.ServerID, Ordinal: m.ordinal, Index: rows, Time: i.Time, File: at.File, Start: at.Offset, Next: at.Offset, Txn: t, Size: sizeofEvent,
+		Kind: event.End, ServerID: i.ServerID, Ordinal: m.ordinal, Index: rows, Time: i.Time, File: at.file, Start: at.offset, Next: at.offset, Txn: t, Size: sizeofEvent,
 	}
 	return m.opt.Emit(e)
 }

@@ -149,11 +149,11 @@ type Machine struct {
 	defs    map[string]*definition
 	defSize int // bytes of defs
 
-	file    string         // current binlog file
-	pos     uint64         // offset behind the last event
-	ordinal int64          // last number given
-	base    int64          // last number given before the open transaction
-	last    event.Position // last transaction end, without GTIDs
+	file    string // current binlog file
+	pos     uint64 // offset behind the last event
+	ordinal int64  // last number given
+	base    int64  // last number given before the open transaction
+	last    place  // last transaction end
 
 	state   state
 	txn     *event.Txn // open transaction; nil between transactions
@@ -178,7 +178,7 @@ func NewMachine(opt Options) *Machine {
 	}
 	return &Machine{
 		opt: opt, defs: map[string]*definition{}, file: opt.Position.File, pos: opt.Position.Offset,
-		ordinal: opt.Ordinal, last: event.Position{File: opt.Position.File, Offset: opt.Position.Offset, ServerUUID: opt.Position.ServerUUID},
+		ordinal: opt.Ordinal, last: place{opt.Position.File, opt.Position.Offset, opt.Position.ServerUUID},
 	}
 }
 
@@ -527,7 +527,7 @@ func (m *Machine) end(r *Raw, xid, start, next uint64) error {
 		File: m.file, Start: start, Next: next, Txn: m.txn, XID: xid, Size: sizeofEvent,
 	}
 	m.reset()
-	m.last = event.Position{File: e.File, Offset: e.Next, ServerUUID: e.Txn.ServerUUID}
+	m.last = place{e.File, e.Next, e.Txn.ServerUUID}
 	if err := m.opt.Emit(e); err != nil || m.opt.Ended == nil {
 		return err
 	}
