@@ -78,18 +78,10 @@ func (c *column) append(dst []byte, f *mysql.FieldValue) ([]byte, error) {
 		b = bytes.TrimRight(raw, "\x00")
 	case formINET:
 		a, err := netip.ParseAddr(string(b))
-		if err != nil {
+		if err != nil || a.BitLen() != 8*int(c.Meta) || a.Zone() != "" {
 			return dst, errValue
 		}
-		raw := a.AsSlice()
-		if len(raw) != int(c.Meta) {
-			x := a.As16()
-			raw = x[:]
-		}
-		if len(raw) != int(c.Meta) {
-			return dst, errValue
-		}
-		b = bytes.TrimRight(raw, "\x00")
+		b = bytes.TrimRight(a.AsSlice(), "\x00")
 	}
 	if c.Type == event.TypeBit {
 		if len(b) != int(c.Meta+7)/8 {
