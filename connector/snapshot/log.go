@@ -60,6 +60,7 @@ type Log struct {
 	mu     sync.Mutex // held by whoever changes what is saved
 	clean  bool       // what earlier processes left undone is done
 	unsure int64      // number of a chunk whose head may have been written, though the keeper did not say so; 0: none
+	undo   bool       // a move was not begun, though the keeper may have saved that it was
 	passed mark
 	grace  time.Duration
 
@@ -209,7 +210,7 @@ func (l *Log) settle(ctx context.Context) (*view, error) {
 		if err != nil {
 			return nil, err
 		}
-		if highest >= v.Moving.Above {
+		if highest >= v.Moving.Above && !l.undo {
 			v, err = l.rewound(ctx, v)
 		} else { // no cursor was moved
 			s := v.state
@@ -219,6 +220,7 @@ func (l *Log) settle(ctx context.Context) (*view, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.undo = false
 	}
 	if !l.clean {
 		if len(v.chunks) > 0 || v.Progress.Request != "" || len(v.Ended) > 0 {
@@ -583,8 +585,9 @@ func (l *Log) Rewind(ctx context.Context) (above int64, err error) {
 	s.Moving = m
 	unsettled := *v
 	unsettled.state, unsettled.settled = s, false
-	l.view.Store(&unsettled) // even if saving fails, as it may be saved then
+	l.view.Store(&unsettled)
 	if _, err := l.save(ctx, &unsettled, s, v.chunks); err != nil {
+		l.undo = true // as it may be saved all the same
 		return 0, err
 	}
 	return m.Above, nil
@@ -683,18 +686,18 @@ func (l *Log) Lacks(ordinal int64) bool {
 func (l *Log) Reset(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := int64(1)
+	from, first := int64(1), int64(1)
 	if data, err := l.keeper.Load(ctx, logDocument); err == nil && data != nil {
 		var s state
 		if decodeState(data, &s) == nil {
-			first = s.From
+			from, first = s.From, s.First
 		}
 	}
 	v, err := l.save(ctx, &view{}, newState(), nil)
 	if err != nil {
 		return err
 	}
-	for n := first; ; n++ { // of another life, they would not count; but nobody can tell of damaged ones
+	for n := from; ; n++ { // of another life, they would not count; but nobody can tell of damaged ones
 		data, err := l.keeper.Load(ctx, headName(n))
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			return fmt.Errorf("snapshots: %w", err)
