@@ -189,8 +189,11 @@ func (d *snapshotDriver) turn(ctx context.Context) (time.Duration, error) {
 	defer close(over)
 	go d.watch(ctx, req.ID, cancel, over)
 	wait, err := d.step(ctx, &req, prog)
-	if errors.Is(context.Cause(ctx), errRequestOver) || errors.Is(err, snapshot.ErrEnded) {
+	switch {
+	case errors.Is(context.Cause(ctx), errRequestOver), errors.Is(err, snapshot.ErrEnded):
 		return 0, nil
+	case errors.Is(err, errNoStream):
+		return snapshotIdle, nil // the reader tells why
 	}
 	if err == nil && wait == 0 {
 		d.failures, d.disturbed = 0, 0
@@ -200,6 +203,9 @@ func (d *snapshotDriver) turn(ctx context.Context) (time.Duration, error) {
 
 // errRequestOver ends what is done for a request that is not the current one any more.
 var errRequestOver = errors.New("the request is not to be carried out any more")
+
+// errNoStream says that it is not known yet from which server the stream is read.
+var errNoStream = errors.New("the stream of the source is not read yet")
 
 // watch cancels a context when another request than id is the current one.
 func (d *snapshotDriver) watch(ctx context.Context, id string, cancel context.CancelCauseFunc, over <-chan struct{}) {
@@ -324,6 +330,9 @@ func (d *snapshotDriver) choose(ctx context.Context, prog *snapshot.Progress) (*
 			return nil, nil
 		}
 		// Once more at the end: tables may have got names that are wanted.
+		if d.c.Status().ServerUUID == "" {
+			return nil, errNoStream
+		}
 		all, err := d.src.tables(ctx, r.filter.For)
 		if err != nil {
 			return nil, err

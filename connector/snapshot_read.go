@@ -183,13 +183,9 @@ func (c *Connector) linkTables(ctx context.Context, addr, uuid string) (_ *table
 	return l, nil
 }
 
-// tables lists the tables that can hold rows of what match takes, in the order of their names.
+// tables lists the tables of the server whose stream is read that can hold rows, of what match takes, in the order of their names.
 func (k *tableReader) tables(ctx context.Context, match func(caseless bool) *tablefilter.Filter) ([]ddl.Name, error) {
-	uuid := k.c.Status().ServerUUID
-	if uuid == "" {
-		return nil, errors.New("the stream of the source is not read yet")
-	}
-	l, err := k.connect(ctx, uuid)
+	l, err := k.connect(ctx, k.c.Status().ServerUUID)
 	if err != nil {
 		return nil, err
 	}

@@ -391,3 +391,70 @@ func TestSnapshotStatementsAreDisturbed(t *testing.T) {
 		})
 	}
 }
+
+// I4: SELECTs wait until they show what the stream has shown, which it does before the tables do.
+func TestSnapshotWaitsForWhatTheLogShows(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(*Options) {})
+			s.Exec("USE " + x.db)
+			s.Exec("CREATE TABLE a (id INT PRIMARY KEY)")
+			other := s.Connect(x.db)
+			for try := 1; !x.waits(other); try++ {
+				if try == 20 {
+					t.Fatal("it never waited")
+				}
+				s.Exec("TRUNCATE TABLE a") // somebody else has written to the log of the shared server meanwhile
+			}
+		})
+	}
+}
+
+// waits tells whether a chunk was waited for until the log came to a place that lay before it, which is checked. On MariaDB others may bring it there, too.
+func (x *excerpts) waits(other *client.Conn) bool {
+	x.t.Helper()
+	place, err := x.k.c.End(x.t.Context())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	commit := []string{"INSERT INTO a VALUES (1)"}
+	if x.s.MariaDB() {
+		place.Offset++ // inside of what comes next
+	} else {
+		g := event.GTID{SID: [16]byte(append([]byte(x.db), make([]byte, 16)...)[len(x.db)-8:]), Seq: 1}
+		place.GTIDs.Add(g)
+		commit = []string{"SET gtid_next='" + g.String() + "'", commit[0], "SET gtid_next='AUTOMATIC'"}
+	}
+	type answer struct {
+		got *chunkRead
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		got, err := x.k.read(x.t.Context(), place, x.query("a"))
+		answers <- answer{got, err}
+	}()
+	select {
+	case a := <-answers:
+		if end, err := x.k.c.End(x.t.Context()); err == nil && x.s.MariaDB() && end.Offset > place.Offset {
+			return false
+		}
+		x.t.Fatalf("it did not wait: %+v, %v", a.got, a.err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	for _, sql := range commit {
+		if _, err := other.Execute(sql); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	a := <-answers
+	if a.err != nil || len(a.got.rows) != 1 {
+		if x.s.MariaDB() && a.err == nil && a.got.high.Offset > place.Offset {
+			return false
+		}
+		x.t.Errorf("%+v, %v", a.got, a.err)
+	}
+	return true
+}

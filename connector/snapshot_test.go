@@ -186,6 +186,7 @@ func (f *fakeTables) driver(req snapshot.Request, opt SnapshotOptions) *snapshot
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	c.state.update(func(s *Status) { s.ServerUUID = "1" })
 	if req.ID != "" {
 		if err := f.log.Order(f.t.Context(), req); err != nil {
 			f.t.Fatal(err)
