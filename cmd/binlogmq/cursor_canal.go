@@ -81,6 +81,13 @@ func cursorImportCanal(ctx context.Context, args []string, in io.Reader, out, er
 	if err != nil {
 		return err
 	}
+	snapshots := newSnapshots(store, d.Name)
+	if _, err := snapshots.Floor(ctx); err != nil {
+		return err
+	}
+	if n, _ := snapshots.Pending(); n > 0 {
+		return fmt.Errorf("cursor import-canal: destination %s: %d chunks of a snapshot stand in the stream between its cursors: run binlogmq until binlogmq snapshot status shows none, stop it, then repeat", d.Name, n)
+	}
 	var moved []*place
 	for _, c := range clients {
 		p := &place{id: meta.Identity{Destination: d.Name, Client: strconv.Itoa(int(c.ID))}, filter: c.Filter}

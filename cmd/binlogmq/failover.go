@@ -29,6 +29,7 @@ type standing struct {
 	state  *bridge.State // nil: none
 	acked  event.GTIDSet // whole transactions, wherever they lie
 	parts  []event.Part  // and of those only the beginning
+	chunk  bool          // the cursor stands inside a chunk of a snapshot, which is read again
 	err    error         // why state cannot be read
 }
 
@@ -100,6 +101,11 @@ func (p *program) standings(ctx context.Context, d *destination) (all []*standin
 				v.err = fmt.Errorf("%s: %w", id, err) // its own bridge says so; here it matters only where the cursors must be moved
 			}
 		}
+		if c := &v.record.Cursor; c.Progress > 0 && c.Open.IsZero() {
+			if v.chunk, err = d.snapshots.Holds(ctx, c.Ordinal); err != nil {
+				return nil, err
+			}
+		}
 		v.count()
 		all = append(all, v)
 	}
@@ -114,7 +120,7 @@ func (v *standing) count() {
 		v.acked = v.acked.Union(c.Done.GTIDs)
 		v.parts = slices.Clone(c.Done.Parts)
 	}
-	if c.Progress > 0 && (v.part != nil || !c.Open.IsZero()) { // a client gets the transaction from its start anyway
+	if c.Progress > 0 && !v.chunk && (v.part != nil || !c.Open.IsZero()) { // a client gets the transaction from its start anyway
 		v.parts = append(v.parts, event.Part{GTID: c.Open, Ordinals: c.Progress})
 	}
 	// Of a transaction that was begun a second time the larger part counts.

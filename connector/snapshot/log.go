@@ -432,6 +432,16 @@ func (l *Log) At(ctx context.Context, ordinal int64, counts string) (*Chunk, err
 	return c, nil
 }
 
+// Holds tells whether a chunk stands behind the transaction end with that ordinal, in whatever numbering.
+func (l *Log) Holds(ctx context.Context, ordinal int64) (bool, error) {
+	v, err := l.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, ok := v.find(ordinal)
+	return ok, nil
+}
+
 func (v *view) find(ordinal int64) (int, bool) {
 	return slices.BinarySearchFunc(v.chunks, ordinal, func(e entry, o int64) int { return cmp.Compare(e.ordinal, o) })
 }
