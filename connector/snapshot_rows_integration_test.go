@@ -315,66 +315,92 @@ func keyed(t *testing.T, r *snapshot.Reader, def func(*event.Table) (*snapshot.R
 // tables are described as the stream describes them; and whatever type a key has, chunks are together the whole table.
 func TestRowsAsLogged(t *testing.T) {
 	for _, kind := range testenv.Kinds {
-		t.Run(kind, func(t *testing.T) {
-			s := testenv.MySQL(t, kind)
-			u := newRowSuite(t, s, func(*Options) {})
-			source := s.Connect("")
-			exec := func(q string) {
-				t.Helper()
-				if _, err := source.Execute(q); err != nil {
-					t.Fatalf("%v\n%.1500s", err, q)
-				}
-			}
-			for _, q := range sqlvalues.Session(kind) {
-				exec(q)
-			}
-			tables := sqlvalues.Tables(kind, sqlvalues.Charsets(s.Query(sqlvalues.CharsetsQuery)))
-			for _, tab := range tables {
-				exec(tab.Create(u.db))
-			}
-			from := start(t, u.c)
-			for _, tab := range tables {
-				exec(tab.Insert(u.db))
-			}
-			extra := moreTables(t, source, u.db)
-			exec("CREATE TABLE " + u.db + ".mark (id int)")
-			streamed, rows := u.stream(from)
-			for _, tab := range tables {
-				r := u.reader(ddl.Name{Schema: u.db, Table: tab.Name})
-				if streamed[tab.Name] == nil || len(rows[tab.Name]) != tab.Rows {
-					t.Fatalf("%d rows of %s in the log", len(rows[tab.Name]), tab.Name)
-				}
-				u.same(r.Table(), streamed[tab.Name])
-				u.compare(r, "id", rows[tab.Name])
-				u.walk(r, "TRUE")
-				def, err := u.cat.read(u.s, func(schema string) bool { return schema == u.db }, &ddl.Name{Schema: u.db, Table: tab.Name})
-				if err != nil {
-					t.Fatal(err)
-				}
-				again := func(own *event.Table) (*snapshot.Reader, error) {
-					return snapshot.NewReader(own, def[ddl.Name{Schema: u.db, Table: tab.Name}])
-				}
-				for i, c := range tab.All() {
-					if c.Generated || i < 2 || r.Table().Columns[i].Class == event.ClassJSON || r.Table().Columns[i].Class == event.ClassGeometry || r.Table().Columns[i].Class == event.ClassVector {
-						continue
-					}
-					u.walk(keyed(t, r, again, i, 0), snapshot.Quote(c.Name)+" IS NOT NULL")
-				}
-			}
-			for _, name := range extra {
-				r := u.reader(ddl.Name{Schema: u.db, Table: name})
-				if streamed[name] == nil {
-					t.Fatalf("no rows of %s in the log", name)
-				}
-				u.same(r.Table(), streamed[name])
-				u.compare(r, "1", rows[name])
-				if _, ok := r.Key(); ok {
-					u.walk(r, "TRUE")
-				}
-			}
-			t.Logf("%d tables", len(streamed))
-		})
+		t.Run(kind, func(t *testing.T) { rowsAsLogged(t, testenv.MySQL(t, kind), func(*Options) {}) })
 	}
+	t.Run("names from the log", func(t *testing.T) {
+		rowsAsLogged(t, testenv.MySQL(t, "mysql"), func(o *Options) { o.SchemaFrom = schema.FromLog })
+	})
+	t.Run("all versions", func(t *testing.T) {
+		rowsAsLogged(t, testenv.MySQL(t, "mariadb11"), func(o *Options) { o.AllVersions = true })
+	})
+	// Without names in the log, other things of tables are known.
+	t.Run("mysql MINIMAL", func(t *testing.T) {
+		rowsAsLogged(t, testenv.NewMySQL(t, "mysql", "--binlog-row-metadata=MINIMAL"), func(*Options) {})
+	})
+	t.Run("mariadb114 NO_LOG", func(t *testing.T) {
+		rowsAsLogged(t, testenv.NewMySQL(t, "mariadb114", "--binlog-row-metadata=NO_LOG"), func(*Options) {})
+	})
+}
+
+func rowsAsLogged(t *testing.T, s *testenv.Server, change func(*Options)) {
+	u := newRowSuite(t, s, change)
+	source := s.Connect("")
+	exec := func(q string) {
+		t.Helper()
+		if _, err := source.Execute(q); err != nil {
+			t.Fatalf("%v\n%.1500s", err, q)
+		}
+	}
+	for _, q := range sqlvalues.Session(s.Kind) {
+		exec(q)
+	}
+	tables := sqlvalues.Tables(s.Kind, sqlvalues.Charsets(s.Query(sqlvalues.CharsetsQuery)))
+	for _, tab := range tables {
+		exec(tab.Create(u.db))
+	}
+	from := start(t, u.c)
+	for _, tab := range tables {
+		exec(tab.Insert(u.db))
+	}
+	extra := moreTables(t, source, u.db)
+	exec("CREATE TABLE " + u.db + ".mark (id int)")
+	streamed, rows := u.stream(from)
+	for _, tab := range tables {
+		r := u.reader(ddl.Name{Schema: u.db, Table: tab.Name})
+		if streamed[tab.Name] == nil || len(rows[tab.Name]) != tab.Rows {
+			t.Fatalf("%d rows of %s in the log", len(rows[tab.Name]), tab.Name)
+		}
+		u.same(r.Table(), streamed[tab.Name])
+		u.compare(r, "id", rows[tab.Name])
+		u.walk(r, "TRUE")
+		def, err := u.cat.read(u.s, func(schema string) bool { return schema == u.db }, &ddl.Name{Schema: u.db, Table: tab.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := func(own *event.Table) (*snapshot.Reader, error) {
+			return snapshot.NewReader(own, def[ddl.Name{Schema: u.db, Table: tab.Name}])
+		}
+		for i, c := range tab.All() {
+			if c.Generated || i < 2 || r.Table().Columns[i].Class == event.ClassJSON || r.Table().Columns[i].Class == event.ClassGeometry || r.Table().Columns[i].Class == event.ClassVector {
+				continue
+			}
+			u.walk(keyed(t, r, again, i, 0), snapshot.Quote(c.Name)+" IS NOT NULL")
+		}
+	}
+	for _, name := range extra {
+		r := u.reader(ddl.Name{Schema: u.db, Table: name})
+		if streamed[name] == nil {
+			t.Fatalf("no rows of %s in the log", name)
+		}
+		u.same(r.Table(), streamed[name])
+		u.compare(r, "1", rows[name])
+		if _, ok := r.Key(); ok {
+			u.walk(r, "TRUE")
+		}
+		if slices.ContainsFunc(r.Table().Columns, func(c event.Column) bool { return c.Name == "row_end" || c.Name == "e" }) {
+			// I3: what has been is shown where the stream shows it.
+			exec("UPDATE " + u.db + "." + name + " SET a=a+100 WHERE a=1")
+			exec("DELETE FROM " + u.db + "." + name + " WHERE a=2")
+			want := 7
+			if r.Table().RowEnd == 0 {
+				want = 9
+			}
+			if n := u.each(r, "", func([]mysql.FieldValue) {}); n != want {
+				u.errorf("table %s shows %d rows, want %d", name, n, want)
+			}
+		}
+	}
+	t.Logf("%d tables", len(streamed))
 }
 
 // Chunks are ranges of the key's index, whatever types it has, and nothing is sorted for them.
