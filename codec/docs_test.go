@@ -29,10 +29,12 @@ func TestDocs(t *testing.T) {
 	array := maxwell.Defaults()
 	array.KeyFormat = "array"
 	cj, err1 := canaljson.New(canaljson.Options{})
-	mw, err2 := maxwell.New(maxwell.Defaults())
+	defining := maxwell.Defaults()
+	defining.Definitions = true
+	mw, err2 := maxwell.New(defining)
 	mwFull, err3 := maxwell.New(full)
 	mwArray, err4 := maxwell.New(array)
-	dbz, err5 := debezium.New(debezium.Options{Name: "shopdb"})
+	dbz, err5 := debezium.New(debezium.Options{Name: "shopdb", Definitions: true})
 	dbzFull, err6 := debezium.New(debezium.Options{Name: "shopdb", Schemas: true})
 	for _, err := range []error{err1, err2, err3, err4, err5, err6} {
 		if err != nil {
@@ -46,7 +48,7 @@ func TestDocs(t *testing.T) {
 	update, remove := codectest.Row(t, tab, cells(5), cells(6)), codectest.Row(t, tab, cells(5), nil)
 	x := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("x")), codectest.Null, codectest.Null})
 	remove.Last = true
-	ddl := codectest.DDL("shop", "ALTER TABLE item ADD c INT")
+	ddl := codectest.Statements(t, "shop", "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20))", "ALTER TABLE item ADD c INT")[1]
 	snapshot := codectest.SnapshotRow(t, tab, cells(5))
 	large := codectest.Row(t, tab, nil, []codectest.Cell{codectest.V(codectest.Le(7, 4)), codectest.V([]byte("pen")), codectest.V(codectest.Le(6, 4)), codectest.V([]byte(strings.Repeat("x", 60000)))})
 	for name, f := range map[string]func() ([]byte, error){

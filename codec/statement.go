@@ -8,6 +8,10 @@ import (
 // maxTables bounds the list of what a statement is about, which travels in a header (I9).
 const maxTables = 16 << 10
 
+// MaxDefinitions bounds the tables' definitions in a message, in bytes (I9): a message that no topic takes would stop the sink. It is the same for all
+// topics, so that it does not depend on them what a message holds (I5).
+const MaxDefinitions = 256 << 10
+
 // AppendTables appends the list of what a statement is about, as a JSON array in the order of the statement. It ends with
 // {"action":"unknown"} where the statement may be about more than the list says.
 func AppendTables(dst []byte, s *event.Statement) []byte {

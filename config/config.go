@@ -123,6 +123,7 @@ type Sink struct {
 	Topic         string        `yaml:"topic"`
 	DDLTopic      string        `yaml:"ddl_topic"`
 	DDL           string        `yaml:"ddl"`
+	Definitions   *bool         `yaml:"ddl_definitions"`
 	Key           string        `yaml:"key"`
 	KeyColumns    []KeyColumns  `yaml:"key_columns"`
 	KeyChange     string        `yaml:"key_change"`
@@ -389,6 +390,7 @@ func (s *Sink) setDefaults() {
 	def(&s.KeyChange, "split")
 	def(&s.Oversize, "stop")
 	def(&s.DDL, "captured")
+	def(&s.Definitions, ptr(s.DDLTopic != "" && (s.Codec == "maxwell" || s.Codec == "debezium")))
 	def(&s.TimeZone, "UTC")
 	def(&s.Window, 8<<20)
 	if s.Headers == nil {

@@ -49,11 +49,14 @@ type Change struct {
 }
 
 // Statement tells which objects a statement changes, as its text says it: names of what IF EXISTS passes over are there too. It depends on
-// the text, the session's database and sql_mode and the kind of server alone, so that it is the same whenever it is read (I5).
+// the text, the session's database and sql_mode and the kind of server alone, and Defined on what was known when the statement was first read, so that it is
+// the same whenever it is read (I5).
 type Statement struct {
 	Changes  []Change // in the order in which they happen
 	Whole    bool     // the text was understood: nothing but Changes is changed
 	Caseless bool     // as Table.Caseless; names are in lower case then
+
+	Defined []Defined // what became of tables' definitions, where a schema history follows them
 }
 
 // First returns the first change; none is the zero Change.
@@ -94,6 +97,10 @@ func (s *Statement) Memory() int {
 	for i := range s.Changes {
 		c := &s.Changes[i]
 		n += 176 + len(c.Schema) + len(c.Name) + len(c.Old.Schema) + len(c.Old.Name) + len(c.Like.Schema) + len(c.Like.Name) + len(c.On.Schema) + len(c.On.Name)
+	}
+	for i := range s.Defined {
+		d := &s.Defined[i]
+		n += 64 + len(d.Schema) + len(d.Name) + d.Before.memory() + d.After.memory()
 	}
 	return n
 }

@@ -193,6 +193,8 @@ type codecID struct {
 	CanalPB   *config.CanalProtobuf `json:"canal_protobuf,omitempty"`
 	Maxwell   *config.Maxwell       `json:"maxwell,omitempty"`
 	Debezium  *config.Debezium      `json:"debezium,omitempty"`
+
+	Definitions bool `json:"ddl_definitions,omitempty"`
 }
 
 // identify writes the identity of a sink's codec.
@@ -204,9 +206,9 @@ func identify(s *config.Sink) (string, error) {
 	case "canal-protobuf":
 		id.CanalPB = &s.CanalProtobuf
 	case "maxwell":
-		id.Maxwell = &s.Maxwell
+		id.Maxwell, id.Definitions = &s.Maxwell, *s.Definitions
 	case "debezium":
-		id.Debezium = &s.Debezium
+		id.Debezium, id.Definitions = &s.Debezium, *s.Definitions
 	}
 	b, err := json.Marshal(&id)
 	return string(b), err
@@ -220,7 +222,7 @@ func identified(s *config.Sink, text string) error {
 	if err := d.Decode(&id); err != nil {
 		return fmt.Errorf("%w: codec %q: %w", bridge.ErrRecipe, text, err)
 	}
-	s.Codec, s.TimeZone = id.Name, id.TimeZone
+	s.Codec, s.TimeZone, s.Definitions = id.Name, id.TimeZone, &id.Definitions
 	if id.CanalJSON != nil {
 		s.CanalJSON = *id.CanalJSON
 	}
@@ -255,12 +257,12 @@ func newCodec(s *config.Sink) (codec.Codec, error) {
 		return maxwell.New(maxwell.Options{
 			Nulls: *m.Nulls, CommitInfo: *m.CommitInfo, XOffset: *m.Xoffset, BinlogPosition: m.BinlogPosition, GTIDPosition: m.GTIDPosition,
 			ServerID: m.ServerID, ThreadID: m.ThreadID, PrimaryKeys: m.PrimaryKeys, PrimaryKeyColumns: m.PrimaryKeyColumns,
-			NullZeroDates: m.NullZeroDates, KeyFormat: m.KeyFormat, Location: zone,
+			NullZeroDates: m.NullZeroDates, KeyFormat: m.KeyFormat, Definitions: *s.Definitions, Location: zone,
 		})
 	case "debezium":
 		d := &s.Debezium
 		return debezium.New(debezium.Options{
-			Name: d.Prefix, Schemas: *d.Schemas, Decimal: d.Decimal, Time: d.Time, BigintUnsigned: d.BigintUnsigned, Binary: d.Binary, Failure: d.Failure, Skipped: d.Skipped,
+			Name: d.Prefix, Schemas: *d.Schemas, Decimal: d.Decimal, Time: d.Time, BigintUnsigned: d.BigintUnsigned, Binary: d.Binary, Failure: d.Failure, Skipped: d.Skipped, Definitions: *s.Definitions,
 		})
 	}
 	return nil, fmt.Errorf("no codec %q", s.Codec)

@@ -121,7 +121,8 @@ func TestFormerSink(t *testing.T) {
 	if got.Kafka.Delivery != "sequenced" || now.Kafka.Delivery != "transactional" || got.Codec != "canal-json" || got.TimeZone != "Europe/Berlin" || got.CanalJSON != before.CanalJSON || got.Kafka.Brokers[0] != "b:9092" {
 		t.Errorf("%+v %+v", got, got.Kafka)
 	}
-	before = &config.Sink{Codec: "debezium", TimeZone: "UTC", Debezium: config.Debezium{Prefix: "p", Schemas: &yes, Decimal: "precise", Time: "connect", BigintUnsigned: "long", Binary: "hex", Failure: "warn"}}
+	no := false
+	before = &config.Sink{Codec: "debezium", TimeZone: "UTC", Definitions: &no, Debezium: config.Debezium{Prefix: "p", Schemas: &yes, Decimal: "precise", Time: "connect", BigintUnsigned: "long", Binary: "hex", Failure: "warn"}}
 	dbz, err := identify(before)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +135,13 @@ func TestFormerSink(t *testing.T) {
 	}
 	if _, err := newCodec(got); err != nil {
 		t.Error(err)
+	}
+	before.Definitions = &yes
+	if dbz, err = identify(before); err != nil || !strings.HasSuffix(dbz, `},"ddl_definitions":true}`) {
+		t.Errorf("identity %s (%v)", dbz, err)
+	}
+	if got, err = formerSink(now, &bridge.Recipe{Codec: dbz, Delivery: "kafka sequenced"}); err != nil || !*got.Definitions {
+		t.Errorf("%+v, %v", got, err)
 	}
 	for _, r := range []*bridge.Recipe{
 		{Codec: id, Delivery: "pulsar"},

@@ -26,6 +26,7 @@ type Options struct {
 	BigintUnsigned string // bigint.unsigned.handling.mode: "long" (default) or "precise"
 	Binary         string // binary.handling.mode: "bytes" (default), "base64", "base64-url-safe" or "hex"
 	Skipped        string // skipped.operations: "t" (default) or "none", with which TRUNCATE is a message of its table
+	Definitions    bool   // schema changes: what is known of the tables; Debezium always knows them
 	Failure        string // event.converting.failure.handling.mode: "warn" (default; such values become null) or "fail"
 }
 
@@ -55,6 +56,7 @@ type Codec struct {
 	appendBinary    func(dst, content []byte) []byte
 	fail            bool
 	truncates       bool
+	definitions     bool
 	name            string
 	head            []byte // of source: `,"name":"…","ts_ms":`
 	plans           *plans.Cache[plan]
@@ -78,7 +80,7 @@ func New(o Options) (*Codec, error) {
 		err = fmt.Errorf("debezium: %s: %q is none of %q", name, value, known)
 		return 0
 	}
-	c := &Codec{schemas: o.Schemas, name: o.Name, decimals: mode("decimal.handling.mode", o.Decimal, decimalModes)}
+	c := &Codec{schemas: o.Schemas, name: o.Name, definitions: o.Definitions, decimals: mode("decimal.handling.mode", o.Decimal, decimalModes)}
 	switch mode("time.precision.mode", o.Time, timeModes) {
 	case 0:
 		c.adaptive = true
@@ -324,10 +326,10 @@ func (c *Codec) KeyHeaders() (onDelete, onInsert string) {
 	return "__debezium.newkey", "__debezium.oldkey"
 }
 
-// AppendDDL implements [codec.Codec]: Debezium's schema change message. tableChanges names all tables, without their
-// definitions, since what a statement makes of a table depends on more than the statement.
+// AppendDDL implements [codec.Codec]: Debezium's schema change message. tableChanges names all tables, with what the
+// statement made of them where that is known and wanted.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
-	return c.appendDDL(dst, e, e.Raw), nil
+	return c.appendDDL(dst, e, e.Raw, c.definitions), nil
 }
 
 // AppendDDLKey implements [codec.DDLKeyer]: the key is the database.
@@ -348,7 +350,7 @@ func database(e *event.Event) string { return cmp.Or(e.Stmt.First().Schema, e.Sc
 // changeTypes are Debezium's types of what becomes of a table. It has none for TRUNCATE.
 var changeTypes = map[event.Action]string{event.ActionCreate: "CREATE", event.ActionAlter: "ALTER", event.ActionRename: "ALTER", event.ActionDrop: "DROP"}
 
-func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
+func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte, definitions bool) []byte {
 	connector, schema, table := connectorOf(e), database(e), ""
 	if first := e.Stmt.First(); first.Object == event.ObjectTable {
 		table = first.Name
@@ -372,7 +374,7 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
 	dst = jsontext.AppendString(append(dst, `,"schemaName":null,"ddl":`...), sql)
 	dst = append(dst, `,"tableChanges":[`...)
 	if e.Stmt != nil {
-		comma := ""
+		comma, room := "", codec.MaxDefinitions
 		for i := range e.Stmt.Changes {
 			change := &e.Stmt.Changes[i]
 			kind := changeTypes[change.Action]
@@ -381,7 +383,17 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
 			}
 			dst = append(append(append(append(dst, comma...), `{"type":"`...), kind...), `","id":`...)
 			dst = quoted(dst, identifier(change.Schema)+"."+identifier(change.Name))
-			dst = append(dst, `,"table":null}`...)
+			dst = append(dst, `,"table":`...)
+			at := len(dst)
+			if _, after := e.Stmt.Definition(change.Schema, change.Name); definitions && after != nil {
+				dst = appendDefinition(dst, after)
+			}
+			if n := len(dst) - at; n == 0 || n > room {
+				dst = append(dst[:at], "null"...)
+			} else {
+				room -= n
+			}
+			dst = append(dst, '}')
 			comma = ","
 		}
 	}

@@ -29,6 +29,7 @@ type Options struct {
 	PrimaryKeyColumns bool   // output_primary_key_columns: primary_key_columns, the names
 	NullZeroDates     bool   // output_null_zerodates: zero dates become null
 	KeyFormat         string // kafka_key_format: "hash" (default) or "array"
+	Definitions       bool   // DDL: old and def where they are known; Maxwell always has them
 
 	// Location is the time zone of TIMESTAMP values; nil is UTC, as in Maxwell.
 	Location *time.Location
@@ -384,13 +385,13 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// AppendDDL implements [codec.Codec]: type, database, table (the first that the statement names, as it was called), ts in
-// milliseconds and sql. Maxwell's old and def, which need every statement to be understood in full, are left out.
+// AppendDDL implements [codec.Codec]: type, database, table (the first that the statement names, as it was called), old and def where
+// they are known and wanted, ts in milliseconds and sql.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
-	return c.appendDDL(dst, e, e.Raw), nil
+	return c.appendDDL(dst, e, e.Raw, c.Definitions), nil
 }
 
-func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
+func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte, definitions bool) []byte {
 	first := e.Stmt.First()
 	name := event.Name{Schema: cmp.Or(first.Schema, e.Schema)}
 	switch {
@@ -406,6 +407,9 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
 	if name.Name != "" {
 		dst = append(dst, `,"table":`...)
 		dst = jsontext.AppendString(dst, []byte(name.Name))
+	}
+	if definitions && first.Object == event.ObjectTable {
+		dst = appendDefinitions(dst, e.Stmt, name)
 	}
 	dst = append(dst, `,"ts":`...)
 	dst = strconv.AppendInt(dst, e.Time/1000, 10)

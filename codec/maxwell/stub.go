@@ -48,6 +48,6 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 // AppendDDLStub implements [codec.Stubber].
 func (c *Codec) AppendDDLStub(dst []byte, e *event.Event, room int) ([]byte, error) {
 	at := len(dst)
-	dst = c.appendDDL(dst, e, codec.DigestComment(e.Raw))
+	dst = c.appendDDL(dst, e, codec.DigestComment(e.Raw), false)
 	return codec.Fits(dst, at, room)
 }

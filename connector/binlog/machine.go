@@ -37,6 +37,8 @@ type Statement struct {
 	Start      uint64 // of the event
 	Next       uint64 // behind it
 	Temporary  bool   // its session has temporary tables, which may be those that it names
+
+	Defined []event.Defined // filled in by Tables.Changed: what became of tables' definitions, as far as that is known, the same in each replay (I5)
 }
 
 // Options configures a [Machine].
@@ -671,8 +673,10 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 	m.ordinal++
 	var text []byte
 	var about *event.Statement
+	var defined []event.Defined
 	if s != stmtAccount && (s != stmtSpared || m.creates(q)) {
-		if err := m.changed(r, q, start, next); err != nil {
+		var err error
+		if defined, err = m.changed(r, q, start, next); err != nil {
 			return err
 		}
 	}
@@ -681,6 +685,8 @@ func (m *Machine) ddl(r *Raw, q *Query, s statement, start, next uint64) error {
 			for i := range about.Changes {
 				about.Changes[i].Object = event.ObjectTemporary
 			}
+		} else if about != nil {
+			about.Defined = defined
 		}
 	}
 	e := m.alloc.event(len(text))
@@ -725,10 +731,10 @@ func (m *Machine) about(q *Query, text []byte) *event.Statement {
 	return ddl.Describe(&ddl.Statement{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Schema: string(q.Schema), SQLMode: q.SQLMode}, m.opt.Server)
 }
 
-// changed tells Options.Tables of a statement.
-func (m *Machine) changed(r *Raw, q *Query, start, next uint64) error {
+// changed tells Options.Tables of a statement, and returns what that knows of the tables.
+func (m *Machine) changed(r *Raw, q *Query, start, next uint64) ([]event.Defined, error) {
 	if m.opt.Tables == nil || r.Flags&FlagThread != 0 && ofTemporary(r, m.about(q, m.utf8(q, q.Statement))) {
-		return nil
+		return nil, nil
 	}
 	m.forget()
 	st := Statement{
@@ -743,9 +749,9 @@ func (m *Machine) changed(r *Raw, q *Query, start, next uint64) error {
 	if errors.As(err, &stop) {
 		e := m.stop(start, stop.What, stop.Remedy)
 		e.Err = stop.Err
-		return e
+		return nil, e
 	}
-	return err
+	return st.Defined, err
 }
 
 // ---- rows

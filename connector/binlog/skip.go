@@ -54,7 +54,7 @@ func (m *Machine) querySkipped(r *Raw, start, next uint64) error {
 		return m.endSkipped(r, start, next)
 	}
 	if !s.control() && s != stmtAccount && (s != stmtDML || m.creates(&q)) {
-		if err := m.changed(r, &q, start, next); err != nil { // it is not published, but what it did holds
+		if _, err := m.changed(r, &q, start, next); err != nil { // it is not published, but what it did holds
 			return err
 		}
 	}

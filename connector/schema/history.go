@@ -82,6 +82,10 @@ type version struct {
 
 	// Looked: no statement made it; it was looked up for a reader at End.
 	Looked bool `json:"looked_up,omitempty"`
+
+	// What is told with the statement itself must be the same in each replay (I5), whatever is found out later.
+	Before bool `json:"before,omitempty"` // what the table was before was known when the statement was first read
+	Late   bool `json:"late,omitempty"`   // what it became was not
 }
 
 func (v *version) name() ddl.Name { return ddl.Name{Schema: v.Schema, Table: v.Table} }
@@ -351,7 +355,7 @@ func (h *History) forget(n ddl.Name) bool {
 	there = there || len(h.lists[n]) > 0
 	delete(h.base, n)
 	for _, v := range h.lists[n] {
-		v.State, v.Def = ddl.Unknown, nil
+		v.State, v.Def, v.Late = ddl.Unknown, nil, true
 	}
 	return there
 }

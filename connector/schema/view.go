@@ -208,6 +208,12 @@ func (v *View) Changed(st *binlog.Statement) error {
 			v.add(st, &c)
 		}
 	}
+	st.Defined = nil
+	for _, x := range v.h.places[place] {
+		if x.Table != "" {
+			st.Defined = append(st.Defined, event.Defined{Schema: x.Schema, Name: x.Table, Before: v.h.before(x), After: x.after()})
+		}
+	}
 	if v.behind && v.ahead != nil {
 		for _, n := range ddl.Touched(v.statement(st), v.srv, nameless{v}) {
 			v.ahead[n] = max(v.ahead[n]-1, 0)
@@ -239,7 +245,10 @@ func (v *View) add(st *binlog.Statement, c *ddl.Change) {
 	}
 	x := &version{
 		Schema: c.Name.Schema, Table: c.Name.Table, GTID: st.GTID, Server: st.ServerUUID, File: st.File, Start: st.Start, End: st.Next,
-		State: c.State, Def: c.Table,
+		State: c.State, Def: c.Table, Late: c.State == ddl.Unknown,
+	}
+	if s, _ := v.Lookup(c.Name); s == ddl.Known {
+		x.Before = before == nil || !before.Looked && !before.Late
 	}
 	if x.State != ddl.Known {
 		x.Def = nil

@@ -26,30 +26,30 @@ type step struct {
 	maria   string // on MariaDB, if not the same
 	tables  string // "create table $.item; rename table $.a -> $.b": empty: the statement is withheld
 	canal   string // type and table
-	maxwell string // type, database and table
+	maxwell string // type, database and table, and the columns of old and def
 	outside bool   // it is about no captured table: ddl: all only
 }
 
 const secret = "GEHEIM-0815"
 
 var steps = []step{
-	{sql: "ALTER TABLE item ADD c INT, ADD INDEX (gen)", tables: "alter table $.item", canal: "ALTER $.item", maxwell: "table-alter $.item"},
-	{sql: "CREATE TABLE copy LIKE item", tables: "create table $.copy like $.item", canal: "CREATE $.copy", maxwell: "table-create $.copy"},
+	{sql: "ALTER TABLE item ADD c INT, ADD INDEX (gen)", tables: "alter table $.item", canal: "ALTER $.item", maxwell: "table-alter $.item: id gen -> id gen c"},
+	{sql: "CREATE TABLE copy LIKE item", tables: "create table $.copy like $.item", canal: "CREATE $.copy", maxwell: "table-create $.copy: ? -> id gen c"},
 	{sql: "CREATE TABLE %.x (id INT)", tables: "create table %.x", canal: "CREATE %.x", maxwell: "table-create %.x", outside: true},
-	{sql: "CREATE TABLE hushed (id INT)", tables: "create table $.hushed", canal: "CREATE $.hushed", maxwell: "table-create $.hushed", outside: true},
+	{sql: "CREATE TABLE hushed (id INT)", tables: "create table $.hushed", canal: "CREATE $.hushed", maxwell: "table-create $.hushed: ? -> id", outside: true},
 	{sql: "RENAME TABLE item TO t, copy TO item, t TO copy", tables: "rename table $.item -> $.t; rename table $.copy -> $.item; rename table $.t -> $.copy",
-		canal: "RENAME $.t", maxwell: "table-alter $.item"},
+		canal: "RENAME $.t", maxwell: "table-alter $.item: id gen c -> id gen c"},
 	{sql: "RENAME TABLE %.x TO came", tables: "rename table %.x -> $.came", canal: "RENAME $.came", maxwell: "table-alter %.x"},
 	{sql: "ALTER TABLE came ADD k INT, RENAME TO %.x", tables: "alter table $.came; rename table $.came -> %.x", canal: "ALTER $.came", maxwell: "table-alter $.came"},
 	{sql: "DROP TABLE %.x, copy", tables: "drop table %.x; drop table $.copy", canal: "ERASE %.x", maxwell: "table-drop %.x"},
 	{sql: "TRUNCATE TABLE item", tables: "truncate table $.item", canal: "TRUNCATE $.item", maxwell: "table-truncate $.item"},
-	{sql: "CREATE INDEX i ON item (c)", tables: "alter table $.item", canal: "CINDEX $.item", maxwell: "table-alter $.item"},
-	{sql: "ALTER TABLE item DROP INDEX i", tables: "alter table $.item", canal: "DINDEX $.item", maxwell: "table-alter $.item"},
+	{sql: "CREATE INDEX i ON item (c)", tables: "alter table $.item", canal: "CINDEX $.item", maxwell: "table-alter $.item: id gen c -> id gen c"},
+	{sql: "ALTER TABLE item DROP INDEX i", tables: "alter table $.item", canal: "DINDEX $.item", maxwell: "table-alter $.item: id gen c -> id gen c"},
 	{sql: "CREATE VIEW v AS SELECT 1 AS a", tables: "create view $.v", canal: "QUERY $.", maxwell: "statement $."},
 	{sql: "ALTER DATABASE `$` CHARACTER SET utf8mb4", tables: "alter database $", canal: "QUERY $.", maxwell: "database-alter $."},
 	{sql: "CREATE TABLE far (id INT) CONNECTION='mysql://u:" + secret + "@h/d/t' COMMENT='user \"u\", password \"" + secret + "\"'", tables: "create table $.far",
-		canal: "CREATE $.far", maxwell: "table-create $.far"},
-	{sql: "ALTER TABLE far /* password " + secret + " */ ADD e VARBINARY(99) AS (AES_ENCRYPT(id, '" + secret + "'))", tables: "alter table $.far", canal: "ALTER $.far", maxwell: "table-alter $.far"},
+		canal: "CREATE $.far", maxwell: "table-create $.far: ? -> id"},
+	{sql: "ALTER TABLE far /* password " + secret + " */ ADD e VARBINARY(99) AS (AES_ENCRYPT(id, '" + secret + "'))", tables: "alter table $.far", canal: "ALTER $.far", maxwell: "table-alter $.far: id -> id e"},
 	{sql: "CREATE USER `u#` IDENTIFIED BY '" + secret + "'"},
 	{sql: "/* app */\n  aLtEr\tuser /*!50000 `u#` */ IDENTIFIED BY '" + secret + "-2'"},
 	{sql: "GRANT SELECT ON `$`.* TO `u#`"},
@@ -267,8 +267,12 @@ func (s *statements) ordered(rows, ddl []workload.Message, all bool) {
 func (s *statements) statement(m workload.Message) string {
 	var v struct {
 		Type, Database, Table, SQL string
+		Old, Def                   *definition
 		DDL, DatabaseName          string
-		TableChanges               []struct{ Type, ID string }
+		TableChanges               []struct {
+			Type, ID string
+			Table    *definition
+		}
 	}
 	if err := json.Unmarshal(m.Value, &v); err != nil {
 		s.t.Fatal(err)
@@ -279,13 +283,34 @@ func (s *statements) statement(m workload.Message) string {
 			if name := strings.Split(strings.Trim(c.ID, `"`), `"."`); len(name) != 2 || !strings.Contains(about, fmt.Sprintf(`"database":%q,"name":%q`, name[0], name[1])) {
 				s.t.Errorf("tableChanges has %s, which is not among %s", c.ID, about)
 			}
+			if strings.HasSuffix(c.ID, `."item"`) && !strings.HasPrefix(c.Table.String(), "id gen c") {
+				s.t.Errorf("%s: columns %v", v.DDL, c.Table)
+			}
 		}
 		if string(m.Key) != fmt.Sprintf(`{"databaseName":%q}`, v.DatabaseName) {
 			s.t.Errorf("key %s of database %s", m.Key, v.DatabaseName)
 		}
 		return "debezium"
 	}
-	return v.Type + " " + v.Database + "." + v.Table
+	what := v.Type + " " + v.Database + "." + v.Table
+	if v.Old != nil || v.Def != nil {
+		what += fmt.Sprintf(": %v -> %v", v.Old, v.Def)
+	}
+	return what
+}
+
+// definition is a table in a message about a statement.
+type definition struct{ Columns []struct{ Name string } }
+
+func (d *definition) String() string {
+	if d == nil {
+		return "?"
+	}
+	var names []string
+	for _, c := range d.Columns {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
 }
 
 // secrets checks that none has left the source.
