@@ -3,6 +3,8 @@
 package connector
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/client"
 
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/testenv"
@@ -24,6 +27,9 @@ import (
 // snapshotWriter changes rows of a table all the time. Each change has a version of its own, so that an old row cannot look like a new one.
 type snapshotWriter struct {
 	t       *testing.T
+	s       *testenv.Server
+	db      string
+	dies    bool // the server does, now and then
 	conn    *client.Conn
 	rnd     *rand.Rand
 	ids     []int // that are there and may be touched
@@ -35,9 +41,34 @@ type snapshotWriter struct {
 }
 
 func (w *snapshotWriter) do(sql string) {
-	if _, err := w.conn.Execute(sql); err != nil {
-		w.t.Errorf("%s: %v", sql, err)
+	_, err := w.conn.Execute(sql)
+	if err == nil {
+		return
 	}
+	if !w.dies {
+		w.t.Errorf("%s: %v", sql, err)
+		return
+	}
+	// Nobody knows what was committed.
+	for until := time.Now().Add(4 * time.Minute); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+		_ = w.conn.Close()
+		c, err := client.Connect(w.s.Addr, w.s.User, w.s.Password, w.db)
+		if err != nil {
+			continue
+		}
+		w.conn = c
+		r, err := c.Execute(fmt.Sprintf("SELECT id FROM t WHERE id%%%d<>0 AND id%%%d=%d", w.keep, w.of, w.no))
+		if err != nil {
+			continue
+		}
+		w.ids = nil
+		for i := range r.RowNumber() {
+			id, _ := r.GetInt(i, 0)
+			w.ids = append(w.ids, int(id))
+		}
+		return
+	}
+	w.t.Errorf("the server is not back")
 }
 
 // fresh returns a key that no row has: one below all that are untouched, in between, or above all.
@@ -73,7 +104,7 @@ func (w *snapshotWriter) change() {
 	switch n := w.rnd.IntN(10); {
 	case n < 2 || len(w.ids) < 10:
 		id := w.fresh()
-		w.do(fmt.Sprintf("INSERT INTO t VALUES ('k%06d', %d, %d, REPEAT('p', 50))", id, id, w.version))
+		w.do(fmt.Sprintf("INSERT INTO t (k, id, v, pad) VALUES ('k%06d', %d, %d, REPEAT('p', 50))", id, id, w.version))
 		w.ids = append(w.ids, id)
 	case n < 4:
 		w.do(fmt.Sprintf("DELETE FROM t WHERE k='k%06d' AND id=%d", w.ids[i], w.ids[i]))
@@ -128,7 +159,7 @@ func (m *snapshotModel) fault(format string, args ...any) {
 
 func (m *snapshotModel) row(values []event.Value) (id int, text string) {
 	var all []string
-	for i := range values {
+	for i := range min(4, len(values)) { // columns are added meanwhile
 		b, err := values[i].AppendText(nil)
 		if err != nil {
 			m.t.Fatal(err)
@@ -201,126 +232,176 @@ func snapshotLife(t *testing.T) int {
 	return 2000
 }
 
-// TestSnapshotOfALivingTable reads a table in small chunks while rows of it come, go, change and move. Applied in order the events give the table (I4), what
-// nobody touched comes once (I7), and the stream is the same when it is read again (I5).
+// TestSnapshotOfALivingTable reads a table in small chunks while rows of it come, go, change and move, and it is altered. Applied in order the events
+// give the table (I4), what nobody touched comes once (I7), and the stream is the same when it is read again (I5).
 func TestSnapshotOfALivingTable(t *testing.T) {
 	for _, kind := range testenv.Kinds {
 		t.Run(kind, func(t *testing.T) {
-			const keep = 10
-			total := snapshotLife(t)
 			s := testenv.MySQL(t, kind)
-			db := s.Database()
-			s.Exec("USE " + db)
-			s.Exec("CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8mb4, id INT, v INT, pad VARCHAR(100), PRIMARY KEY (k, id))")
-			s.Exec("CREATE TABLE keyless (a INT, b INT)")
-			s.Exec("CREATE TABLE plain (id INT PRIMARY KEY) ENGINE=MyISAM")
-			s.Exec("INSERT INTO keyless VALUES (1, 1), (2, 2), (2, 2)")
-			s.Exec("INSERT INTO plain VALUES (1), (2), (3)")
-			log := snapshot.NewLog(nil)
-			var writers [3]*snapshotWriter
-			for i := range writers {
-				writers[i] = &snapshotWriter{
-					t: t, conn: s.Connect(db), rnd: rand.New(rand.NewPCG(uint64(i), uint64(len(kind)))), next: total, keep: keep, of: len(writers), no: i, version: i, log: log,
-				}
-			}
-			for ids := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
-				for id := 0; id < total && yield(id); id++ {
-				}
-			}), 500) {
-				var values []string
-				for _, id := range ids {
-					values = append(values, fmt.Sprintf("('k%06d', %d, 0, 'x')", id, id))
-					if w := writers[id%len(writers)]; id%keep != 0 {
-						w.ids = append(w.ids, id)
-					}
-				}
-				s.Exec("INSERT INTO t VALUES " + strings.Join(values, ","))
-			}
-			connect := func() *Connector {
-				return newConnectorWith(t, s, func(o *Options) {
-					o.Start, o.Snapshots, o.Snapshot = "latest", log, SnapshotOptions{ChunkRows: 50}
-				}, db+".*")
-			}
-			c := connect()
-			from := start(t, c)
-			req := snapshot.Request{ID: "first", Reason: snapshot.ReasonOrdered, Clients: []string{"one"}}
-			if err := log.Order(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			for _, w := range writers {
-				wg.Go(func() { w.run(stop) })
-			}
-			wg.Go(func() {
-				for until := time.Now().Add(4 * time.Minute); time.Now().Before(until) && len(log.Status().Ended) == 0; time.Sleep(10 * time.Millisecond) {
-				}
-				close(stop)
+			readLivingTable(t, s, snapshotLife(t), false, func(db string) {
+				s.Exec("ALTER TABLE " + db + ".t ADD x INT DEFAULT 7")
 			})
-			marked := make(chan struct{})
-			go func() {
-				defer close(marked)
-				wg.Wait()
-				writers[0].do("CREATE TABLE done_ (id INT)")
-			}()
-			all := readUntil(t, c, from, marker("done_"))
-			<-marked
-			numbered(t, all, from.Ordinal+1)
-			if e := log.Status().Ended; len(e) != 1 || e[0].Cancelled || e[0].Tables != 3 {
-				t.Fatalf("the snapshot has not ended: %+v", log.Status())
-			}
-
-			m := &snapshotModel{t: t, keep: keep, rows: map[int]string{}, gone: map[int]bool{}, chunks: map[int]int{}, number: map[int64]bool{}}
-			others := map[string]int{}
-			for _, e := range all {
-				m.apply(e)
-				if e.Kind == event.Rows && e.Txn.Snapshot != nil {
-					if e.Txn.Snapshot.ID != "first" || !slices.Equal(e.Txn.Snapshot.Clients, req.Clients) || !e.Txn.GTID.IsZero() {
-						t.Fatalf("%+v", e.Txn)
-					}
-					others[e.Table.Name] += int(e.Rows)
-				}
-			}
-			want := map[int]string{}
-			for _, row := range s.Query("SELECT k, id, v, pad FROM t") {
-				id, _ := strconv.Atoi(row[1])
-				want[id] = strings.Join(row, "|")
-			}
-			if !maps.Equal(m.rows, want) {
-				t.Errorf("the events give %d rows, the table has %d", len(m.rows), len(want))
-				for id := range want {
-					if m.rows[id] != want[id] {
-						m.fault("row %d: %q, want %q", id, m.rows[id], want[id])
-					}
-				}
-			}
-			for id := 0; id < total; id += keep {
-				if m.chunks[id] != 1 {
-					m.fault("row %d, which nobody touched, came %d times", id, m.chunks[id])
-				}
-			}
-			if others["keyless"] != 3 || others["plain"] != 3 {
-				t.Errorf("rows of tables: %v", others)
-			}
-			if len(m.number) < total/50/2 {
-				t.Errorf("%d chunks", len(m.number))
-			}
-			changes := 0
-			for _, w := range writers {
-				changes += w.version / w.of
-			}
-			t.Logf("%d changes of rows while %d chunks of %d rows were read", changes, len(m.number), others["t"])
-
-			// I5: the same again, chunks included.
-			again := readUntil(t, connect(), from, marker("done_"))
-			if a, b := transcript(t, all), transcript(t, again); !slices.Equal(a, b) {
-				for i := range min(len(a), len(b)) {
-					if a[i] != b[i] {
-						t.Fatalf("read again, event %d is\n%s\nwant\n%s", i, b[i], a[i])
-					}
-				}
-				t.Fatalf("read again there are %d events, want %d", len(b), len(a))
-			}
 		})
 	}
+}
+
+// I7: nor does it lose or double anything when the server dies meanwhile.
+func TestSnapshotOutlivesTheServer(t *testing.T) {
+	for _, kind := range []string{"mysql", "mariadb11"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.NewMySQL(t, kind)
+			readLivingTable(t, s, 3*snapshotLife(t), true, func(string) {
+				s.Kill()
+				s.Restart()
+			})
+		})
+	}
+}
+
+// readLivingTable has during called in the middle.
+func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, during func(db string)) {
+	const keep = 10
+	db := s.Database()
+	s.Exec("USE " + db)
+	s.Exec("CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8mb4, id INT, v INT, pad VARCHAR(100), PRIMARY KEY (k, id))")
+	s.Exec("CREATE TABLE keyless (a INT, b INT)")
+	s.Exec("CREATE TABLE plain (id INT PRIMARY KEY) ENGINE=MyISAM")
+	s.Exec("INSERT INTO keyless VALUES (1, 1), (2, 2), (2, 2)")
+	s.Exec("INSERT INTO plain VALUES (1), (2), (3)")
+	log := snapshot.NewLog(nil)
+	var writers [3]*snapshotWriter
+	for i := range writers {
+		writers[i] = &snapshotWriter{
+			t: t, s: s, db: db, dies: dies, conn: s.Connect(db), rnd: rand.New(rand.NewPCG(uint64(i), uint64(len(s.Kind)))), next: total, keep: keep, of: len(writers), no: i, version: i, log: log,
+		}
+	}
+	for ids := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
+		for id := 0; id < total && yield(id); id++ {
+		}
+	}), 500) {
+		var values []string
+		for _, id := range ids {
+			values = append(values, fmt.Sprintf("('k%06d', %d, 0, 'x')", id, id))
+			if w := writers[id%len(writers)]; id%keep != 0 {
+				w.ids = append(w.ids, id)
+			}
+		}
+		s.Exec("INSERT INTO t VALUES " + strings.Join(values, ","))
+	}
+	history := schema.NewHistory(nil)
+	connect := func() *Connector {
+		return newConnectorWith(t, s, func(o *Options) {
+			o.Start, o.History, o.Snapshots, o.Snapshot = "latest", history, log, SnapshotOptions{ChunkRows: 50}
+		}, db+".*")
+	}
+	c := connect()
+	from := start(t, c)
+	req := snapshot.Request{ID: "first", Reason: snapshot.ReasonOrdered, Clients: []string{"one"}}
+	if err := log.Order(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, w := range writers {
+		wg.Go(func() { w.run(stop) })
+	}
+	wg.Go(func() {
+		for until := time.Now().Add(4 * time.Minute); time.Now().Before(until) && len(log.Status().Ended) == 0; time.Sleep(10 * time.Millisecond) {
+		}
+		close(stop)
+	})
+	// What happens in the middle, and what is done at the end, uses the test's server, which belongs to this goroutine.
+	over := make(chan []*event.Event, 1)
+	go func() {
+		defer close(over)
+		if all, err := collect(t.Context(), c, from, marker("done_")); err == nil {
+			over <- all
+		} else {
+			t.Errorf("Read ended: %v", err)
+		}
+	}()
+	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if p := log.Status().Progress; p == nil || len(p.Last) > 0 {
+			break
+		}
+	}
+	during(db)
+	wg.Wait()
+	s.Exec("CREATE TABLE " + db + ".done_ (id INT)")
+	all := <-over
+	numbered(t, all, from.Ordinal+1)
+	if e := log.Status().Ended; len(e) != 1 || e[0].Cancelled || e[0].Tables != 3 {
+		t.Fatalf("the snapshot has not ended: %+v", log.Status())
+	}
+
+	m := &snapshotModel{t: t, keep: keep, rows: map[int]string{}, gone: map[int]bool{}, chunks: map[int]int{}, number: map[int64]bool{}}
+	others := map[string]int{}
+	for _, e := range all {
+		m.apply(e)
+		if e.Kind == event.Rows && e.Txn.Snapshot != nil {
+			if e.Txn.Snapshot.ID != "first" || !slices.Equal(e.Txn.Snapshot.Clients, req.Clients) || !e.Txn.GTID.IsZero() {
+				t.Fatalf("%+v", e.Txn)
+			}
+			others[e.Table.Name] += int(e.Rows)
+		}
+	}
+	want := map[int]string{}
+	for _, row := range s.Query("SELECT k, id, v, pad FROM " + db + ".t") {
+		id, _ := strconv.Atoi(row[1])
+		want[id] = strings.Join(row, "|")
+	}
+	if !maps.Equal(m.rows, want) {
+		t.Errorf("the events give %d rows, the table has %d", len(m.rows), len(want))
+		for id := range want {
+			if m.rows[id] != want[id] {
+				m.fault("row %d: %q, want %q", id, m.rows[id], want[id])
+			}
+		}
+	}
+	for id := 0; id < total; id += keep {
+		if m.chunks[id] != 1 {
+			m.fault("row %d, which nobody touched, came %d times", id, m.chunks[id])
+		}
+	}
+	if others["keyless"] != 3 || others["plain"] != 3 {
+		t.Errorf("rows of tables: %v", others)
+	}
+	if len(m.number) < total/50/2 {
+		t.Errorf("%d chunks", len(m.number))
+	}
+	changes := 0
+	for _, w := range writers {
+		changes += w.version / w.of
+	}
+	t.Logf("%d changes of rows while %d chunks of %d rows were read", changes, len(m.number), others["t"])
+
+	// I5: the same again, chunks included.
+	again := readUntil(t, connect(), from, marker("done_"))
+	if a, b := transcript(t, all), transcript(t, again); !slices.Equal(a, b) {
+		for i := range min(len(a), len(b)) {
+			if a[i] != b[i] {
+				t.Fatalf("read again, event %d is\n%s\nwant\n%s", i, b[i], a[i])
+			}
+		}
+		t.Fatalf("read again there are %d events, want %d", len(b), len(a))
+	}
+}
+
+// collect is readUntil for any goroutine.
+func collect(ctx context.Context, c *Connector, from event.Cursor, enough func(*event.Event) bool) (all []*event.Event, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	err = c.Read(ctx, from, func(_ context.Context, es []*event.Event) error {
+		for _, e := range es {
+			if all = append(all, e); enough(e) {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return all, err
 }
