@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/meta"
 )
 
@@ -20,8 +22,15 @@ const exportVersion = 1
 // exported is what cursor export writes and cursor import reads: each record as the stores keep it, with its
 // checksum. States hold what sinks know of their brokers, Kafka lives among it.
 type exported struct {
-	Version int               `json:"binlogmq_cursors"`
-	Records []json.RawMessage `json:"records"`
+	Version   int               `json:"binlogmq_cursors"`
+	Records   []json.RawMessage `json:"records"`
+	Snapshots []exportedLog     `json:"snapshots,omitempty"`
+}
+
+// exportedLog is what is known of a destination's snapshots: without the chunks that the cursors have not passed they would not come to their numbers.
+type exportedLog struct {
+	Destination string              `json:"destination"`
+	Documents   []snapshot.Document `json:"documents"`
 }
 
 // cursorExport writes all that is saved of one destination, or of all, as JSON.
@@ -35,13 +44,30 @@ func cursorExport(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	all := exported{Version: exportVersion, Records: []json.RawMessage{}}
-	if _, err := eachRecord(ctx, cfg, *name, func(id meta.Identity, r *meta.Record) error {
-		b, err := meta.EncodeRecord(id, r)
-		all.Records = append(all.Records, b)
-		return err
-	}); err != nil {
-		return err
+	all := exported{Version: exportVersion}
+	for tries := 0; ; tries++ { // the destination may be running
+		all.Snapshots, err = exportSnapshots(ctx, cfg, *name)
+		if err != nil {
+			return err
+		}
+		all.Records = []json.RawMessage{}
+		if _, err := eachRecord(ctx, cfg, *name, func(id meta.Identity, r *meta.Record) error {
+			b, err := meta.EncodeRecord(id, r)
+			all.Records = append(all.Records, b)
+			return err
+		}); err != nil {
+			return err
+		}
+		again, err := exportSnapshots(ctx, cfg, *name)
+		if err != nil {
+			return err
+		}
+		if reflect.DeepEqual(again, all.Snapshots) {
+			break
+		}
+		if tries == maxExports {
+			return errors.New("cursor export: snapshots are being read, and what is saved of them changes all the time: repeat the command, or stop binlogmq first")
+		}
 	}
 	if len(all.Records) == 0 {
 		of := ""
@@ -53,6 +79,46 @@ func cursorExport(ctx context.Context, args []string, out io.Writer) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(&all)
+}
+
+// maxExports is how often reading is repeated because something has changed meanwhile.
+const maxExports = 10
+
+// exportSnapshots returns what is saved of the snapshots of one destination, or of all.
+func exportSnapshots(ctx context.Context, cfg *config.Config, destination string) (all []exportedLog, err error) {
+	store, done, err := lookStore(cfg)
+	if err != nil || store == nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(looked(cfg, err), done()) }()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	docs, ok := store.(historyStore)
+	if !ok {
+		return nil, nil
+	}
+	ids, err := store.List(ctx, destination)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		name := id.Destination
+		if i > 0 && ids[i-1].Destination == name {
+			continue
+		}
+		k := &snapshotKeeper{docs, name}
+		list, err := snapshot.Export(ctx, k)
+		for tries := 0; errors.Is(err, snapshot.ErrDamaged) && tries < maxExports; tries++ { // or deleted meanwhile
+			list, err = snapshot.Export(ctx, k)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(list) > 0 {
+			all = append(all, exportedLog{name, list})
+		}
+	}
+	return all, nil
 }
 
 // cursorImport puts exported records into the configured store.
@@ -75,7 +141,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 	if err != nil {
 		return fmt.Errorf("cursor import: %w", err)
 	}
-	ids, records, err := readExport(data)
+	ids, records, snapshots, err := readExport(data)
 	if err != nil {
 		return fmt.Errorf("cursor import: %s: %w", *from, err)
 	}
@@ -90,7 +156,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 		if n < 0 {
 			n = len(ids)
 		}
-		if err := importDestination(ctx, cfg, ids[:n], records, *yes, in, out); err != nil {
+		if err := importDestination(ctx, cfg, ids[:n], records, snapshots[ids[0].Destination], *yes, in, out); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -98,7 +164,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 	return nil
 }
 
-func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, records map[meta.Identity]*meta.Record, yes bool, in io.Reader, out io.Writer) (err error) {
+func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, records map[meta.Identity]*meta.Record, snapshots []snapshot.Document, yes bool, in io.Reader, out io.Writer) (err error) {
 	store, free, err := takeStore(ctx, cfg, ids[0].Destination)
 	if err != nil {
 		return err
@@ -122,6 +188,13 @@ func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Ident
 	if err := confirm("cursor import", yes, in, out); err != nil {
 		return err
 	}
+	oldest := records[ids[0]].Cursor.Ordinal
+	for _, id := range ids {
+		oldest = min(oldest, records[id].Cursor.Ordinal)
+	}
+	if err := newSnapshots(store, ids[0].Destination).Import(ctx, snapshots, oldest); err != nil {
+		return fmt.Errorf("cursor import: %w", err)
+	}
 	for _, id := range ids {
 		if err := store.Save(ctx, id, records[id]); err != nil {
 			return err
@@ -132,32 +205,39 @@ func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Ident
 }
 
 // readExport reads what cursor export wrote.
-func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, error) {
+func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, map[string][]snapshot.Document, error) {
 	var all exported
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return nil, nil, fmt.Errorf("not what cursor export writes: %w", err)
+		return nil, nil, nil, fmt.Errorf("not what cursor export writes: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, nil, errors.New("something follows the cursors")
+		return nil, nil, nil, errors.New("something follows the cursors")
 	}
 	if all.Version != exportVersion {
-		return nil, nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
+		return nil, nil, nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
 	}
 	var ids []meta.Identity
 	records := map[meta.Identity]*meta.Record{}
 	for i, raw := range all.Records {
 		id, r, err := meta.DecodeRecord(raw)
 		if err != nil {
-			return nil, nil, fmt.Errorf("record %d: %w", i+1, err)
+			return nil, nil, nil, fmt.Errorf("record %d: %w", i+1, err)
 		}
 		if records[id] != nil {
-			return nil, nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
+			return nil, nil, nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
 		}
 		ids = append(ids, id)
 		records[id] = r
 	}
 	meta.SortIdentities(ids)
-	return ids, records, nil
+	snapshots := map[string][]snapshot.Document{}
+	for _, l := range all.Snapshots {
+		if snapshots[l.Destination] != nil {
+			return nil, nil, nil, fmt.Errorf("the snapshots of destination %s come twice", l.Destination)
+		}
+		snapshots[l.Destination] = l.Documents
+	}
+	return ids, records, snapshots, nil
 }

@@ -29,7 +29,7 @@ func export(t testing.TB, ids ...meta.Identity) []byte {
 
 func TestReadExport(t *testing.T) {
 	a, b := meta.Identity{Destination: "shop", Client: "sink-b"}, meta.Identity{Destination: "shop", Client: "sink-a"}
-	ids, records, err := readExport(export(t, a, b))
+	ids, records, _, err := readExport(export(t, a, b))
 	if err != nil || len(ids) != 2 || ids[0] != b || ids[1] != a || records[b].Cursor.Ordinal != 1 || string(records[a].Cursor.State) != "state" || len(records[a].Skips) != 1 {
 		t.Fatal(ids, records, err)
 	}
@@ -41,7 +41,7 @@ func TestReadExport(t *testing.T) {
 		if bad == good {
 			t.Fatal(name)
 		}
-		if _, _, err := readExport([]byte(bad)); err == nil {
+		if _, _, _, err := readExport([]byte(bad)); err == nil {
 			t.Errorf("%s: read", name)
 		}
 	}
@@ -51,7 +51,7 @@ func FuzzReadExport(f *testing.F) {
 	f.Add(export(f, meta.Identity{Destination: "shop", Client: "sink-a"}))
 	f.Add([]byte(`{"binlogmq_cursors":1,"records":[{}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, records, err := readExport(data)
+		ids, records, _, err := readExport(data)
 		if err != nil {
 			return
 		}
