@@ -29,6 +29,7 @@ type Destination struct {
 	Reconnects int64   `json:"reconnects"`
 	Skipped    int64   `json:"skipped_transactions"` // passed over by the operator's order
 	PassedDML  int64   `json:"passed_statements"`    // statement-format DML passed over, as configured
+	Unread     int64   `json:"unread_rows"`          // row changes of tables that cannot be read, passed over, as configured
 	Lost       int64   `json:"lost_positions"`       // how often the configured way of going on from a lost position was gone
 	RingEvents int64   `json:"ring_events"`
 	RingBytes  int64   `json:"ring_bytes"`

@@ -35,7 +35,14 @@ type Destination struct {
 
 	OnLostPosition  string `yaml:"on_lost_position"`
 	StatementFormat string `yaml:"statement_format"`
+	OnTableError    string `yaml:"on_table_error"`
 }
+
+// What Destination.OnTableError says of rows of a captured table that cannot be read.
+const (
+	TableStop = "stop"
+	TableSkip = "skip" // logged and counted
+)
 
 // What Destination.StatementFormat says of statements that stand in the log in place of the rows that they changed.
 const (
@@ -346,6 +353,7 @@ func (c *Config) setDefaults() {
 		def(&d.Versioned, VersionedLive)
 		def(&d.OnLostPosition, LostStop)
 		def(&d.StatementFormat, StatementStop)
+		def(&d.OnTableError, TableStop)
 		def(&d.Ring.Bytes, 16<<20)
 		def(&d.Ring.Events, 1<<16)
 		def(&d.DetachAfter, Duration(5*time.Second))

@@ -241,6 +241,7 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	f.tables(path+".tables", d.Tables)
 	f.start(path+".start", d.Start)
 	f.oneOf(path+".statement_format", d.StatementFormat, StatementStop, StatementSkip)
+	f.oneOf(path+".on_table_error", d.OnTableError, TableStop, TableSkip)
 	f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest, LostSnapshot)
 	f.snapshot(path+".snapshot", &d.Snapshot)
 	if d.Schema != SchemaFormer {

@@ -303,11 +303,11 @@ func (r *reader) attempt(ctx context.Context) error {
 	if c.opt.Snapshots != nil {
 		ended = func() error { return r.ended(ctx) }
 	}
+	build := schema.New(schema.Options{
+		MariaDB: sv.mariaDB, Version: sv.version, Caseless: sv.caseless(), From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
+	})
 	m := binlog.NewMachine(binlog.Options{
-		Destination: c.opt.Destination, ServerUUID: sv.uuid, Server: sv.ddl(), Match: tables.Match, Charsets: charsets,
-		Tables: schema.New(schema.Options{
-			MariaDB: sv.mariaDB, Version: sv.version, Caseless: sv.caseless(), From: c.opt.SchemaFrom, AllVersions: c.opt.AllVersions, Charsets: charsets, View: view,
-		}),
+		Destination: c.opt.Destination, ServerUUID: sv.uuid, Server: sv.ddl(), Match: tables.Match, Charsets: charsets, Tables: build, Unread: r.unread(build),
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, Ended: ended, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
 		MatchSchema: tables.MatchSchema, Spared: (&sparing{c: c}).tell,

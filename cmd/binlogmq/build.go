@@ -86,6 +86,7 @@ func newReader(d *config.Destination, k known, log *slog.Logger, number int) (*c
 		SchemaFrom:  from,
 		AllVersions: d.Versioned == config.VersionedRaw,
 		PassDML:     d.StatementFormat == config.StatementSkip,
+		PassTables:  d.OnTableError == config.TableSkip,
 		History:     k.history,
 		Heartbeat:   d.Source.Heartbeat.Value(),
 		DialTimeout: d.Source.DialTimeout.Value(),

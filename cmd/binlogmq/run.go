@@ -425,7 +425,7 @@ func (d *destination) report(now time.Time, st server.DestinationStatus) admin.D
 	out := admin.Destination{
 		Name: d.cfg.Name, State: st.State.String(), Connected: src.Connected, Position: positionText(st.Position),
 		LagKnown: !src.SourceAsked.IsZero(), LagSeconds: src.Lag.Seconds(), LagBytes: int64(src.LagBytes),
-		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped, PassedDML: src.PassedDML, Lost: d.relocated.Load(),
+		Bytes: src.Bytes, Events: src.Events, Rows: src.Rows, Reconnects: src.Reconnects, Skipped: src.Skipped, PassedDML: src.PassedDML, Unread: src.Unread, Lost: d.relocated.Load(),
 		RingEvents: int64(st.RingEvents), RingBytes: st.RingBytes, RingLimit: st.MaxBytes,
 	}
 	out.Snapshot = reportSnapshot(d.snapshots.Status(), src.Snapshot)

@@ -138,6 +138,9 @@ func schemaShow(ctx context.Context, args []string, out io.Writer) (err error) {
 			case ddl.Unknown:
 				state = "not known, looked up when a row of it comes"
 			}
+			if t.Passed {
+				state += ", rows that could not be read are passed over (on_table_error)"
+			}
 			fmt.Fprintf(out, "  %s: %s; versions since: %d\n", t.Name, state, t.Versions)
 		}
 	}

@@ -50,6 +50,7 @@ type Options struct {
 	MatchSchema func(schema string) bool        // whether any table of a schema may be captured; nil: yes
 	Spared      func(verb, schema string)       // told of statement-format DML that is passed over, with the session's default schema; may be nil
 	Passed      func(*Passed)                   // told of statement-format DML that may concern captured tables, which is passed over then; nil: it ends the stream
+	Unread      *UnreadOptions                  // what becomes of rows of captured tables that Tables cannot describe; nil: they end the stream
 	Charsets    map[uint32]string               // collation id -> character set, as the server has them; nil: the default collations are known
 	Tables      Tables
 	Emit        func(*event.Event) error // receives the events in order; an error ends the stream and is returned as it is
@@ -86,6 +87,7 @@ type StopError struct {
 	What        string
 	Remedy      string
 	Err         error // cause, may be nil
+	OfTable     bool  // it is about one table alone: rows of others can be read
 }
 
 // Error says it all in one line.
@@ -113,6 +115,18 @@ func (e *StopError) Error() string {
 	return s.String()
 }
 
+// Reason says what happened and what to do, without the place.
+func (e *StopError) Reason() string {
+	s := e.What
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	if e.Remedy != "" {
+		s += "; " + e.Remedy
+	}
+	return s
+}
+
 // Unwrap returns the cause.
 func (e *StopError) Unwrap() error { return e.Err }
 
@@ -136,6 +150,7 @@ type tableRef struct {
 type definition struct {
 	schema, name string
 	table        *event.Table // nil: not captured
+	unread       *StopError   // why its rows are passed over; table is good for counting them only, then
 }
 
 // maxDefinitions bounds the bytes of the definitions that are remembered, tables included (I9).
@@ -782,20 +797,23 @@ func (m *Machine) define(t *TableMap, start uint64) (*definition, error) {
 	d := &definition{schema: string(t.Schema), name: string(t.Table)}
 	if m.opt.Match(d.schema, d.name) {
 		t.Version = m.opt.Server.Version
-		table, err := m.opt.Tables.Table(t)
+		table, unread, err := m.table(t)
 		if err != nil {
 			var stop *StopError
 			switch {
 			case errors.As(err, &stop):
 				// The place is ours to tell.
-				e := m.stopTable(start, d, stop.What, stop.Remedy, stop.Err)
-				return nil, e
+				remedy := stop.Remedy
+				if stop.OfTable && m.opt.Unread == nil && countable(t) != nil {
+					remedy += "; on_table_error: skip passes over such rows and counts them"
+				}
+				return nil, m.stopTable(start, d, stop.What, remedy, stop.Err)
 			case errors.Is(err, ErrMalformed):
 				return nil, fmt.Errorf("table %s.%s: %w", d.schema, d.name, err)
 			}
 			return nil, err
 		}
-		d.table = table
+		d.table, d.unread = table, unread
 	}
 	size := len(t.Definition) + len(d.schema) + len(d.name) + 256
 	if d.table != nil {
@@ -860,6 +878,9 @@ func (m *Machine) rowsEvent(r *Raw, start, next uint64) error {
 	}
 	if n == 0 {
 		return nil
+	}
+	if ref.def.unread != nil {
+		return m.passRows(r, &h, ref.def, n, start, next)
 	}
 	table := ref.table.Shown()
 	if table != ref.table {

@@ -86,6 +86,9 @@ type version struct {
 	// What is told with the statement itself must be the same in each replay (I5), whatever is found out later.
 	Before bool `json:"before,omitempty"` // what the table was before was known when the statement was first read
 	Late   bool `json:"late,omitempty"`   // what it became was not
+
+	// Passed are the definitions of the log, by definitionOf, of which rows are passed over.
+	Passed []string `json:"passed,omitempty"`
 }
 
 func (v *version) name() ddl.Name { return ddl.Name{Schema: v.Schema, Table: v.Table} }
@@ -354,8 +357,19 @@ func (h *History) forget(n ddl.Name) bool {
 	_, there := h.base[n]
 	there = there || len(h.lists[n]) > 0
 	delete(h.base, n)
+	passed := false
 	for _, v := range h.lists[n] {
 		v.State, v.Def, v.Late = ddl.Unknown, nil, true
+		passed = passed || len(v.Passed) > 0
+	}
+	if passed { // I5: what was passed over stays so in a replay; it is what comes behind that is looked up
+		last := h.lists[n][len(h.lists[n])-1]
+		at := event.Position{File: last.File, Offset: last.End, ServerUUID: last.Server}
+		if h.read.Reached(&at) {
+			at = h.read
+		}
+		h.lists[n] = append(h.lists[n], &version{Schema: n.Schema, Table: n.Table, Server: at.ServerUUID, File: at.File, Start: at.Offset, End: at.Offset, Looked: true, State: ddl.Unknown})
+		h.added++
 	}
 	return there
 }
@@ -476,6 +490,7 @@ type Summary struct {
 	Versions int       // beside what information_schema showed
 	State    ddl.State // of the newest
 	Columns  int
+	Passed   bool // rows are passed over, as nobody could read them
 }
 
 // Tables lists what is known, in the order of the names, and the place up to which statements have been looked at.
@@ -487,7 +502,7 @@ func (h *History) Tables() (list []Summary, at, read event.Position) {
 		all[n] = &Summary{Name: n, State: ddl.Known, Columns: len(t.Columns)}
 	}
 	for n, l := range h.lists {
-		s := &Summary{Name: n, Versions: len(l), State: l[len(l)-1].State}
+		s := &Summary{Name: n, Versions: len(l), State: l[len(l)-1].State, Passed: len(l[len(l)-1].Passed) > 0}
 		if d := l[len(l)-1].Def; d != nil {
 			s.Columns = len(d.Columns)
 		}

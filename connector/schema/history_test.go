@@ -406,6 +406,62 @@ func TestHistoryForget(t *testing.T) {
 	}
 }
 
+// I5: what has been decided to be passed over is so again in every replay, and not before nor behind the next statement about the table; forgotten, it is what
+// comes behind what has been read that is read again.
+func TestHistoryPassesOver(t *testing.T) {
+	k := &box{}
+	h := begun(k, 100, 100)
+	src := &present{at: place(150)}
+	v := h.View(place(100), ViewOptions{Source: src, Server: srv})
+	if ok, err := v.passOver(shopT, []byte("map")); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if got := columnsOf(v, "t"); got != "a b" {
+		t.Errorf("its other rows are read as %s", got)
+	}
+	_ = v.Changed(said(200, "ALTER TABLE t ADD c INT"))
+	if err := h.Save(t.Context(), place(300)); err != nil {
+		t.Fatal(err)
+	}
+	load := func() *History {
+		h := NewHistory(k)
+		if err := h.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	passed := func(h *History, at uint64, definition string) bool {
+		src.at = place(at)
+		ok, err := h.View(place(at), ViewOptions{Source: src, Server: srv}).passed(shopT, []byte(definition))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	for _, h := range []*History{h, load()} {
+		if passed(h, 120, "map") || !passed(h, 150, "map") || !passed(h, 180, "map") || passed(h, 180, "other map") || passed(h, 200, "map") {
+			t.Error("it is passed over elsewhere than where that was decided")
+		}
+	}
+	src.at = place(280)
+	if ok, _ := h.View(place(280), ViewOptions{Source: src, Server: srv}).passOver(shopT, []byte("map")); !ok || !passed(h, 290, "map") {
+		t.Error("behind a statement it is not passed over")
+	}
+	h.Forget(shopT)
+	if !passed(h, 180, "map") || !passed(h, 290, "map") || passed(h, 310, "map") {
+		t.Error("forgetting changes what has been passed over, or does not end it")
+	}
+	for range maxPassed + 1 {
+		src.at = place(400)
+		v := h.View(place(400), ViewOptions{Source: src, Server: srv})
+		if ok, _ := v.passOver(shopT, fmt.Append(nil, k.saves)); !ok {
+			return
+		}
+		k.saves++
+	}
+	t.Error("there is no bound")
+}
+
 // I3: what cannot be read is no empty history.
 func TestHistoryDamaged(t *testing.T) {
 	k := &box{}

@@ -107,12 +107,43 @@ func (b *Builder) origin(n ddl.Name) (o origin) {
 	return o
 }
 
-// Table implements binlog.Tables.
-func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
+// tableName is the name of a TABLE_MAP's table as the history has it.
+func (b *Builder) tableName(t *binlog.TableMap) ddl.Name {
 	n := ddl.Name{Schema: text(t.Schema), Table: text(t.Table)}
 	if b.opt.View != nil {
 		n = b.opt.View.srv.Fold(n)
 	}
+	return n
+}
+
+// Decided tells why rows of a definition are passed over where the reader stands, as Decide has noted; nil: they are not.
+func (b *Builder) Decided(t *binlog.TableMap) (*binlog.StopError, error) {
+	if b.opt.View == nil {
+		return nil, nil
+	}
+	n := b.tableName(t)
+	passed, err := b.opt.View.passed(n, t.Definition)
+	if err != nil || !passed {
+		return nil, err
+	}
+	return &binlog.StopError{
+		What: "rows like these could not be read when they came first, and have been passed over since", OfTable: true,
+		Remedy: "to have those that come from now on read again, stop binlogmq and run: binlogmq schema forget --table " + n.String(),
+	}, nil
+}
+
+// Decide notes in the history that rows of a definition are passed over from here on, until a statement changes the table. It returns false if
+// that cannot be kept.
+func (b *Builder) Decide(t *binlog.TableMap, _ *binlog.StopError) (bool, error) {
+	if b.opt.View == nil {
+		return false, nil
+	}
+	return b.opt.View.passOver(b.tableName(t), t.Definition)
+}
+
+// Table implements binlog.Tables.
+func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
+	n := b.tableName(t)
 	if b.wrote = t.Version; b.wrote == 0 {
 		b.wrote = ddl.ParseVersion(b.opt.Version)
 	}
@@ -143,7 +174,7 @@ func (b *Builder) Table(t *binlog.TableMap) (*event.Table, error) {
 }
 
 func stop(what, remedy string, err error) error {
-	return &binlog.StopError{What: what, Remedy: remedy, Err: err}
+	return &binlog.StopError{What: what, Remedy: remedy, Err: err, OfTable: true}
 }
 
 const skipRemedy = "exclude the table, or upgrade binlogmq if a later version supports it"
