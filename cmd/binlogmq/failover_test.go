@@ -312,6 +312,18 @@ func TestStandings(t *testing.T) {
 	if !v.inside() {
 		t.Error("a part is done further on")
 	}
+	// A chunk of a snapshot is read again; a transaction without name is none.
+	c.State, c.Open = nil, event.GTID{}
+	save(out, c)
+	if _, err := gather(); err == nil || !strings.Contains(err.Error(), "does not say in which") {
+		t.Error(err)
+	}
+	if err := errors.Join(d.snapshots.Order(ctx, snapshot.Request{ID: "one"}), d.snapshots.Append(ctx, chunkOf(t, "one", 7, []byte("row")))); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := p.standings(ctx, d); err != nil || len(all) != 2 || len(all[0].parts)+len(all[1].parts) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
 }
 
 // refusing is a store that refuses so often.
