@@ -127,7 +127,7 @@ func (v *standing) count() {
 	slices.SortStableFunc(v.parts, func(a, b event.Part) int { return int(min(max(b.Ordinals-a.Ordinals, -1), 1)) })
 	var kept []event.Part
 	for _, part := range v.parts {
-		if !v.acked.Contains(part.GTID) && !slices.ContainsFunc(kept, func(k event.Part) bool { return k.GTID == part.GTID }) {
+		if (part.GTID.IsZero() || !v.acked.Contains(part.GTID)) && !slices.ContainsFunc(kept, func(k event.Part) bool { return k.GTID == part.GTID }) {
 			kept = append(kept, part)
 		}
 	}
