@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -212,5 +213,68 @@ func TestReconcileTruncateI7(t *testing.T) {
 	}
 	if err := broker.Close(context.Background()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// definingCodec is a codec.Definer.
+type definingCodec struct{ stubCodec }
+
+func (c *definingCodec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
+	dst = c.AppendBareDDL(dst, e)
+	for _, d := range e.Stmt.Defined {
+		dst = append(append(dst, " defined "...), d.After.Charset...)
+	}
+	return dst, nil
+}
+
+func (c *definingCodec) AppendBareDDL(dst []byte, e *event.Event) []byte {
+	return append(append(dst, "ddl "...), e.Raw...)
+}
+
+func (c *definingCodec) AppendDDLKey(dst []byte, e *event.Event) []byte {
+	return append(append(dst, "key of "...), e.Schema...)
+}
+
+// TestDefinitionsDecideNothingI5: how many messages a statement yields, and which of them there are, does not depend on what was known of tables: definitions are
+// left out where there is no room for them.
+func TestDefinitionsDecideNothingI5(t *testing.T) {
+	const limit = 500
+	cut := 0
+	for _, how := range []Oversize{StopOversize, StubOversize, SplitOversize, DeadLetterOversize} {
+		for text := 0; text < 900; text += 30 {
+			if how == StopOversize && text > 200 {
+				break
+			}
+			for known := 0; known < 600; known += 100 {
+				messages := func(defined bool) []*record {
+					h := &history{offset: 4}
+					h.begin()
+					h.ddl("alter table a "+strings.Repeat("y", text), "ddl")
+					if defined {
+						h.events[1].Stmt.Defined = []event.Defined{{Schema: "shop", Name: "a", After: &event.Definition{Charset: strings.Repeat("k", known)}}}
+					}
+					h.end()
+					rs, err := encodeAll(t, testBridge(t, func(o *Options) { oversize(how, limit)(o); o.Codec = &definingCodec{} }), h.events)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return rs
+				}
+				bare, full := messages(false), messages(true)
+				if len(bare) != len(full) {
+					t.Fatalf("%s, %d bytes of text, %d of definitions: %q, without %q", how, text, known, lines(full), lines(bare))
+				}
+				for i, r := range full {
+					if with := strings.Contains(string(r.value), " defined "); len(full) > 1 && with || !with && !bytes.Equal(r.value, bare[i].value) || string(r.key) != "key of shop" {
+						t.Errorf("%s: %v, without definitions %v", how, r, bare[i])
+					} else if !with {
+						cut++
+					}
+				}
+			}
+		}
+	}
+	if cut < 100 {
+		t.Errorf("definitions were left out %d times", cut)
 	}
 }

@@ -471,18 +471,32 @@ func (x *encoder) statement(part *part) error {
 
 // ddl writes the message of a statement, which may be several if it is large, and returns the next sub-index.
 func (x *encoder) ddl(e *event.Event) (next uint16, err error) {
-	start := len(x.s.buf)
+	o := outgoing{e: e, to: x.b.ddlTo.Load(), op: opDDL}
+	if k, ok := x.b.o.Codec.(codec.DDLKeyer); ok {
+		start := len(x.s.buf)
+		x.s.buf = k.AppendDDLKey(x.s.buf, e)
+		o.key = x.s.buf[start:len(x.s.buf):len(x.s.buf)]
+	}
+	o.from = len(x.s.buf)
 	buf, err := x.b.o.Codec.AppendDDL(x.s.buf, e)
 	if err != nil {
 		return 0, stopAt(e, fmt.Errorf("message value of a DDL statement: %w", err), "see the error; choose another codec or remove ddl_topic")
 	}
-	x.s.buf = buf
-	o := outgoing{e: e, to: x.b.ddlTo.Load(), op: opDDL, from: start, until: len(buf)}
-	if k, ok := x.b.o.Codec.(codec.DDLKeyer); ok {
-		x.s.buf = k.AppendDDLKey(buf, e)
-		o.key = x.s.buf[o.until:len(x.s.buf):len(x.s.buf)]
+	x.s.buf, o.until = buf, len(buf)
+	if d, ok := x.b.o.Codec.(codec.Definer); ok && o.to.limit > 0 && e.Stmt != nil && len(e.Stmt.Defined) > 0 && x.framed(&o) > o.to.limit {
+		// I5: what was known of tables does not decide how many messages there are.
+		o.from = len(x.s.buf)
+		x.s.buf = d.AppendBareDDL(x.s.buf, e)
+		o.until = len(x.s.buf)
 	}
 	return x.send(&o)
+}
+
+// framed is how large the whole message of o is.
+func (x *encoder) framed(o *outgoing) int {
+	size := x.put(o, o.to, x.s.buf[o.from:o.until:o.until], o.sub, sink.Header{}).Framed()
+	x.take()
+	return size
 }
 
 var (

@@ -41,6 +41,14 @@ type Truncater interface {
 	AppendTruncate(dst []byte, e *event.Event, schema, table string) []byte
 }
 
+// Definer is a codec of a format in which DDL messages may hold tables' definitions.
+type Definer interface {
+	Codec
+
+	// AppendBareDDL appends the message value of a DDL event without them.
+	AppendBareDDL(dst []byte, e *event.Event) []byte
+}
+
 // DDLKeyer is a codec of a format in which DDL messages have a key.
 type DDLKeyer interface {
 	Codec

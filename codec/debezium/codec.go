@@ -65,6 +65,7 @@ type Codec struct {
 var (
 	_ codec.KeyLinker = (*Codec)(nil)
 	_ codec.DDLKeyer  = (*Codec)(nil)
+	_ codec.Definer   = (*Codec)(nil)
 	_ codec.Truncater = (*Codec)(nil)
 )
 
@@ -330,6 +331,11 @@ func (c *Codec) KeyHeaders() (onDelete, onInsert string) {
 // statement made of them where that is known and wanted.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	return c.appendDDL(dst, e, e.Raw, c.definitions), nil
+}
+
+// AppendBareDDL implements [codec.Definer].
+func (c *Codec) AppendBareDDL(dst []byte, e *event.Event) []byte {
+	return c.appendDDL(dst, e, e.Raw, false)
 }
 
 // AppendDDLKey implements [codec.DDLKeyer]: the key is the database.

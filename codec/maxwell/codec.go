@@ -47,7 +47,7 @@ type Codec struct {
 	plans *plans.Cache[plan]
 }
 
-var _ codec.Codec = (*Codec)(nil)
+var _ codec.Definer = (*Codec)(nil)
 
 // New returns a codec, or an error that names the option whose value it does
 // not know.
@@ -389,6 +389,11 @@ func (c *Codec) AppendKey(dst []byte, r *event.Row, key []int) ([]byte, error) {
 // they are known and wanted, ts in milliseconds and sql.
 func (c *Codec) AppendDDL(dst []byte, e *event.Event) ([]byte, error) {
 	return c.appendDDL(dst, e, e.Raw, c.Definitions), nil
+}
+
+// AppendBareDDL implements [codec.Definer].
+func (c *Codec) AppendBareDDL(dst []byte, e *event.Event) []byte {
+	return c.appendDDL(dst, e, e.Raw, false)
 }
 
 func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte, definitions bool) []byte {
