@@ -254,7 +254,7 @@ func TestStandings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &destination{cfg: &cfg.Destinations[0], snapshots: snapshot.NewLog(nil)}
+	d := &destination{cfg: &cfg.Destinations[0], snapshots: newSnapshots(&store.saved, "shop")}
 	p := silent(store)
 	part := &sinkPart{cfg: &d.cfg.Sinks[0], client: srv.Client(out)}
 	if part.sink, err = newSink("test", "shop", part.cfg, nil, p.log); err != nil {
@@ -335,6 +335,14 @@ func TestStandings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := parts(); n != 0 {
+		t.Errorf("%d parts", n)
+	}
+	if _, err := d.snapshots.Rewind(ctx); err != nil { // a move is cut short: the other cursor is moved
+		t.Fatal(err)
+	}
+	save(client, event.Cursor{Ordinal: 1000})
+	d.snapshots = newSnapshots(&store.saved, "shop")
+	if n := parts(); n != 0 || d.snapshots.Last() != 0 {
 		t.Errorf("%d parts", n)
 	}
 }

@@ -432,14 +432,15 @@ func (l *Log) At(ctx context.Context, ordinal int64, counts string) (*Chunk, err
 	return c, nil
 }
 
-// Holds tells whether a chunk stands behind the transaction end with that ordinal, in whatever numbering.
+// Holds tells whether a chunk stands behind the transaction end with that ordinal, in whatever numbering; or may have stood there, as a move of the
+// cursors was cut short that has left one there.
 func (l *Log) Holds(ctx context.Context, ordinal int64) (bool, error) {
 	v, err := l.open(ctx)
 	if err != nil {
 		return false, err
 	}
 	_, ok := v.find(ordinal)
-	return ok, nil
+	return ok || ordinal < v.Base, nil
 }
 
 func (v *view) find(ordinal int64) (int, bool) {

@@ -373,6 +373,11 @@ func TestRewind(t *testing.T) {
 			if l.Lacks(c.a) || l.Lacks(above) {
 				t.Error("a place of before counts")
 			}
+			for ordinal, want := range map[int64]bool{c.a: true, above: false} {
+				if got, err := l.Holds(ctx, ordinal); err != nil || got != want {
+					t.Error(ordinal, got, err)
+				}
+			}
 			// Cursors that were left in the numbering of before hold nothing back.
 			b.cursors["c"] = 1
 			must(t, l.Append(ctx, chunkAt(table, l.must(t), above+3, "o")))
