@@ -14,17 +14,18 @@ import (
 
 // Snapshot is the state of a destination's snapshots.
 type Snapshot struct {
-	State    string          `json:"state"`              // of reading: none, reading, waiting or failing
-	Since    string          `json:"since,omitempty"`    // when State became what it is, RFC 3339 in UTC
-	Error    string          `json:"error,omitempty"`    // why it does not go on, with the remedy
-	Table    string          `json:"table,omitempty"`    // that is being read
-	Tables   int64           `json:"tables"`             // of the snapshot that is being read, as far as is known
-	Done     int64           `json:"tables_done"`        // of those, read to their end
-	Rows     int64           `json:"rows"`               // of the snapshot that is being read, handed on
-	Chunks   int64           `json:"pending_chunks"`     // handed on, and not passed by every sink
-	Bytes    int64           `json:"pending_bytes"`      // what they take in the store of cursors
-	Queue    []SnapshotOrder `json:"queue"`              // the first one is being read
-	Finished string          `json:"finished,omitempty"` // id of the last one that came to its end
+	State    string          `json:"state"`               // of reading: none, reading, waiting or failing
+	Since    string          `json:"since,omitempty"`     // when State became what it is, RFC 3339 in UTC
+	Error    string          `json:"error,omitempty"`     // why it does not go on, with the remedy
+	Table    string          `json:"table,omitempty"`     // that is being read
+	Tables   int64           `json:"tables"`              // of the snapshot that is being read, as far as is known
+	Done     int64           `json:"tables_done"`         // of those, read to their end
+	Rows     int64           `json:"rows"`                // of the snapshot that is being read, handed on
+	Chunks   int64           `json:"pending_chunks"`      // handed on, and not passed by every sink
+	Bytes    int64           `json:"pending_bytes"`       // what they take in the store of cursors
+	Waits    string          `json:"waits_for,omitempty"` // the sink or client that has passed the fewest of these chunks
+	Queue    []SnapshotOrder `json:"queue"`               // the first one is being read
+	Finished string          `json:"finished,omitempty"`  // id of the last one that came to its end
 }
 
 // SnapshotOrder orders a snapshot, or shows one that is ordered.

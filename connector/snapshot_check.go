@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
@@ -88,7 +89,7 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 	// What the user may not see at all is not listed.
 	for _, name := range k.c.opt.Tables.Schemas() {
 		if !seen[k.sv.folded(name)] && wanted.MatchSchema(name) {
-			k.add(Warning, "GRANT SELECT ON "+identifier(name)+".* TO "+k.c.accountName()+";", "no table of database %s can be seen: it has none that snapshots read, or user %s may not read them", name, k.c.opt.User)
+			k.add(Warning, "GRANT SELECT ON "+snapshot.Quote(name)+".* TO "+k.c.accountName()+";", "no table of database %s can be seen: it has none that snapshots read, or user %s may not read them", name, k.c.opt.User)
 		}
 	}
 	if len(keyless) > 0 {
@@ -114,7 +115,7 @@ func (sv *server) folded(name string) string {
 
 // keyed tells whether a table has a key by which it can be read in chunks.
 func (k *checker) keyed(ctx context.Context, n ddl.Name) (bool, error) {
-	r, err := k.s.query(ctx, fmt.Sprintf("SELECT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s AND NON_UNIQUE=0 GROUP BY INDEX_NAME HAVING SUM(NULLABLE='YES')=0",
+	r, err := k.s.query(ctx, fmt.Sprintf("SELECT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s AND NON_UNIQUE=0 GROUP BY INDEX_NAME HAVING SUM(NULLABLE='YES')=0 AND (INDEX_NAME='PRIMARY' OR SUM(SUB_PART IS NOT NULL)=0)",
 		literal(n.Schema), literal(n.Table)))
 	return err == nil && r.rows() > 0, err
 }

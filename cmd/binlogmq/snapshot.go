@@ -183,7 +183,7 @@ func (p *program) CancelSnapshot(ctx context.Context, destination, id string) er
 func reportSnapshot(st snapshot.Status, at connector.Snapshot) *admin.Snapshot {
 	out := &admin.Snapshot{
 		State: at.State.String(), Table: at.Table, Tables: int64(at.Tables),
-		Chunks: int64(st.Chunks), Bytes: st.Bytes, Queue: []admin.SnapshotOrder{},
+		Chunks: int64(st.Chunks), Bytes: st.Bytes, Queue: []admin.SnapshotOrder{}, Waits: strings.TrimPrefix(st.Waits, sinkPrefix),
 	}
 	if p := st.Progress; p != nil { // which is more than the reader knows before it has begun
 		out.Rows, out.Done = p.Rows, int64(len(p.Done))

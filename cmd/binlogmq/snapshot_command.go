@@ -209,7 +209,11 @@ func showSnapshot(out io.Writer, destination, saved string, s *admin.Snapshot) {
 		}
 	}
 	if s.Chunks > 0 {
-		fmt.Fprintf(out, "  pending  %d chunks, %d bytes: not every sink has passed them\n", s.Chunks, s.Bytes)
+		fmt.Fprintf(out, "  pending  %d chunks, %d bytes: not every sink has passed them", s.Chunks, s.Bytes)
+		if s.Waits != "" {
+			fmt.Fprintf(out, "; the last one is %s", s.Waits)
+		}
+		fmt.Fprintln(out)
 	}
 	if s.Error != "" {
 		fmt.Fprintf(out, "  error    %s\n", s.Error)
