@@ -114,6 +114,11 @@ func cursorImportCanal(ctx context.Context, args []string, in io.Reader, out, er
 	if err := count(ctx, src, comparable(d, places, moved[0].at.ServerUUID, out)); err != nil {
 		return fmt.Errorf("cursor import-canal: destination %s: %w", d.Name, err)
 	}
+	for _, p := range moved {
+		if snapshots.Lacks(p.ordinal) {
+			return fmt.Errorf("cursor import-canal: destination %s: before its cursors stood rows of a snapshot, which are deleted, and %s is to go on before them: move all its cursors there first: binlogmq cursor set --at %s:%d", d.Name, p.id, p.at.File, p.at.Offset)
+		}
+	}
 	if *from != "" {
 		fmt.Fprintf(out, "Canal must not serve these clients any more: it would go on beside binlogmq.\n")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/bridge"
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
@@ -70,8 +71,25 @@ func (p *program) prepare(ctx context.Context, d *destination) error {
 			return err
 		}
 		d.relocated.Add(1)
+	} else if err := d.lacking(ctx, all); err != nil {
+		return err
 	}
 	return p.orderFirst(ctx, d)
+}
+
+// lacking returns an error if a cursor stands before rows of a snapshot that all cursors had passed, so that they were deleted: what is read from there
+// on would get other numbers than it had (I5). Only a cursor that was brought back by hand does.
+func (d *destination) lacking(ctx context.Context, all []*standing) error {
+	if err := d.snapshots.Load(ctx); err != nil {
+		return err
+	}
+	for _, v := range all {
+		if d.snapshots.Lacks(v.record.Cursor.Ordinal) {
+			return &connector.StopError{Destination: d.cfg.Name, What: fmt.Sprintf("the cursor of %s stands before rows of a snapshot that are deleted, as all cursors had passed them", v.id),
+				Remedy: "restore its documents from the backup of which the cursor is, or begin at that place with new numbers: binlogmq cursor set"}
+		}
+	}
+	return nil
 }
 
 // standings loads the cursors of the destination's sinks and clients.

@@ -172,6 +172,37 @@ func TestSnapshotsDamaged(t *testing.T) {
 	}
 }
 
+// TestCursorBeforeDeletedRowsI5: a cursor that somebody has brought back does not go on to other numbers.
+func TestCursorBeforeDeletedRowsI5(t *testing.T) {
+	ctx := context.Background()
+	store := &meta.Memory{}
+	id := clientOf("shop", "out")
+	d := &destination{cfg: &config.Destination{Name: "shop"}, snapshots: newSnapshots(store, "shop")}
+	all := []*standing{{id: id, record: &meta.Record{Cursor: event.Cursor{Ordinal: 5}}}}
+	if err := errors.Join(store.Save(ctx, id, all[0].record), d.snapshots.Order(ctx, snapshot.Request{ID: "one"}), d.snapshots.Append(ctx, chunkOf(t, "one", 10, []byte("row")))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.lacking(ctx, all); err != nil {
+		t.Error(err)
+	}
+	data, err := store.LoadDocument(ctx, "shop", "snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = bytes.Replace(data, []byte(`"from":1,"first":1`), []byte(`"from":2,"first":2,"passed":12`), 1)
+	if err := store.SaveDocument(ctx, "shop", "snapshot", data); err != nil {
+		t.Fatal(err)
+	}
+	d.snapshots = newSnapshots(store, "shop")
+	if err := d.lacking(ctx, all); err == nil || !strings.Contains(err.Error(), "destination shop: the cursor of shop/sink-out stands before rows of a snapshot that are deleted") {
+		t.Error(err)
+	}
+	all[0].record.Cursor.Ordinal = 12
+	if err := d.lacking(ctx, all); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMoveInsideChunkI5: where another server answers, a cursor inside a chunk counts as before it; the chunk is dropped and read again, above all numbers that
 // were used, even if the process dies before all cursors are moved.
 func TestMoveInsideChunkI5(t *testing.T) {
