@@ -1,6 +1,7 @@
 package codectest
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -23,12 +24,21 @@ func (nobody) Scan(_, _ event.Position, _ func(*binlog.Statement)) error {
 	return errors.New("nobody knows")
 }
 
+// kept is a schema.Keeper that keeps nothing.
+type kept struct{}
+
+func (kept) Load(context.Context) ([]byte, error) { return nil, nil }
+
+func (kept) Save(context.Context, []byte) error { return nil }
+
+func (kept) Cursors(context.Context) ([]event.Position, error) { return nil, nil }
+
 // Statements returns the DDL events of statements in a database of a MySQL, which is empty before the first and is followed by a schema history:
 // they know tables' definitions.
 func Statements(t testing.TB, database string, statements ...string) []*event.Event {
 	t.Helper()
 	start := event.Position{File: "binlog.000007", Offset: 4, ServerUUID: Txn.ServerUUID}
-	view, err := schema.NewHistory(nil).Open(start, schema.ViewOptions{Source: nobody{}, Server: ddl.Server{Version: 90700}}, schema.Opening{
+	view, err := schema.NewHistory(kept{}).Open(start, schema.ViewOptions{Source: nobody{}, Server: ddl.Server{Version: 90700}}, schema.Opening{
 		Begin: func() (map[ddl.Name]*ddl.Table, event.Position, error) {
 			return map[ddl.Name]*ddl.Table{{Schema: database}: {Charset: "utf8mb4"}}, start, nil
 		},

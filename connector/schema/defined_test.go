@@ -105,7 +105,7 @@ func TestDefinedI5(t *testing.T) {
 // TestDefinedBehindI6: what nobody knew when a statement was first read it never tells.
 func TestDefinedBehindI6(t *testing.T) {
 	story := []*binlog.Statement{said(200, "ALTER TABLE t ADD c INT"), said(300, "ALTER TABLE u ADD y INT"), said(1200, "ALTER TABLE t ADD d INT")}
-	h := begun(nil, 100, 1000) // what base says holds at 1000
+	h := begun(&box{}, 100, 1000) // what base says holds at 1000
 	h.base[shopT] = integer("a", "b", "c")
 	want := []string{"t: ? -> ?", "u: ? -> ?", "t: ? -> a b c d"}
 	src := &present{at: place(100), now: place(1000), log: story[:2]}
@@ -130,6 +130,9 @@ func TestDefinedBehindI6(t *testing.T) {
 	}
 	if got, _ = read(t, h, 100, story); !slices.Equal(got, want) {
 		t.Errorf("I5: read again %q, want %q", got, want)
+	}
+	if got, _ = read(t, begun(nil, 100, 100), 100, story); strings.Join(got, "") != "" {
+		t.Errorf("I5: a history that is not kept tells %q", got)
 	}
 	h.Forget(shopT)
 	if got, _ = read(t, h, 100, story); !slices.Equal(got, []string{"t: ? -> ?", "u: ? -> ?", "t: ? -> ?"}) {
