@@ -19,7 +19,7 @@ import (
 
 func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) error {
 	if len(args) == 0 {
-		return usageError{fmt.Errorf("cursor: show, set, skip, new-life, export, import or import-canal is needed\n%s", usage)}
+		return usageError{fmt.Errorf("cursor: show, set, skip, new-life, forget, export, import or import-canal is needed\n%s", usage)}
 	}
 	switch args[0] {
 	case "show":
@@ -36,8 +36,10 @@ func cursorCommand(ctx context.Context, args []string, in io.Reader, out, errs i
 		return cursorImportCanal(ctx, args[1:], in, out, errs)
 	case "new-life":
 		return cursorNewLife(ctx, args[1:], in, out)
+	case "forget":
+		return cursorForget(ctx, args[1:], in, out)
 	}
-	return usageError{fmt.Errorf("cursor: unknown %q; show, set, skip, new-life, export, import or import-canal is needed\n%s", args[0], usage)}
+	return usageError{fmt.Errorf("cursor: unknown %q; show, set, skip, new-life, forget, export, import or import-canal is needed\n%s", args[0], usage)}
 }
 
 func cursorShow(ctx context.Context, args []string, out io.Writer) error {

@@ -42,6 +42,8 @@ const usage = `usage: binlogmq COMMAND
                                    let a destination pass over one transaction that it cannot publish
   cursor new-life -c FILE [--destination D] [--sink S] [--reconcile [--since TIME|begin]] [--yes]
                                    let a sink begin anew at its cursor, where an error asks for it
+  cursor forget -c FILE [--destination D] --of SINK|CLIENT [--yes]
+                                   delete the cursor of a sink that is not configured any more, or of a client that does not come back
   cursor export -c FILE [--destination D]
                                    write cursors, states and lives as JSON
   cursor import -c FILE --from EXPORT [--destination D] [--yes]

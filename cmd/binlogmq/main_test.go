@@ -95,6 +95,8 @@ func TestUseAndExitCodes(t *testing.T) {
 		{[]string{"snapshot", "status", "-c", config, "--destination", "nope"}, 2, `^$`, `no destination "nope"`},
 		{[]string{"cursor", "new-life", "-c", config, "--destination", "shop"}, 2, `^$`, `--sink is needed: one of out, other\n$`},
 		{[]string{"cursor", "new-life", "-c", config, "--destination", "shop", "--sink", "nope"}, 2, `^$`, `no sink "nope"; there are out, other\n$`},
+		{[]string{"cursor", "forget", "-c", config, "--destination", "shop", "--of", "out"}, 2, `^$`, `--of is needed: a sink that is not configured any more`},
+		{[]string{"cursor", "forget", "-c", config, "--destination", "shop", "--of", "old"}, 1, `^$`, `no cursor of "old" is saved in destination shop`},
 		{[]string{"cursor", "export", "-c", config, "--destination", "shop"}, 1, `^$`, `nothing is saved of destination shop in `},
 		{[]string{"cursor", "import", "-c", config, "--from", config}, 1, `^$`, `cursor import: .*config.yaml: not what cursor export writes: `},
 		{[]string{"cursor", "skip", "-c", config, "--gtid", "0-1-2"}, 2, `^$`, `^binlogmq: cursor skip: --destination is needed`},
@@ -192,6 +194,17 @@ shop/sink-out
 `
 	if code != 0 || out != want || errs != "" {
 		t.Errorf("exit code %d\n%s%s\nwanted\n%s", code, out, errs, want)
+	}
+	// Nobody waits for a sink that does not come back.
+	forget := []string{"cursor", "forget", "-c", config, "--destination", "shop", "--of", "gone"}
+	if code, out, errs := call(t, "no\n", forget...); code != 1 || !strings.Contains(out, "the cursor of shop/sink-gone is deleted") || !strings.Contains(errs, "nothing was changed") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if code, out, errs := call(t, "", append(forget, "--yes")...); code != 0 || !strings.HasSuffix(out, "done\n") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if code, out, errs := call(t, "", append(forget, "--yes")...); code != 1 || !strings.Contains(errs, "there are those of out\n") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }
 
