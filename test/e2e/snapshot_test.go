@@ -124,15 +124,19 @@ func (s *snapshots) whole(what string, from target, behind, changes int64, repla
 	return last
 }
 
-// first has the program begin, and kills it again and again while tables are read and written.
+// first has the program begin, and kills it again and again while tables are read and written: BINLOGMQ_SNAPSHOT_KILLS times.
 func (s *snapshots) first(had int64) {
 	s.t.Helper()
+	kills := 5
+	if n, err := strconv.Atoi(os.Getenv("BINLOGMQ_SNAPSHOT_KILLS")); err == nil {
+		kills = n
+	}
 	slow := strings.Replace(s.config, "chunk_bytes:", "rows_per_second: 600, chunk_bytes:", 1)
 	p := process.Start(s.t, slow)
 	p.AwaitReady()
 	before := s.changes()
-	s.write(s.ws, 150, func() {
-		for range 5 {
+	s.write(s.ws, 30*kills, func() {
+		for range kills {
 			time.Sleep(time.Duration(s.rng.IntN(500)) * time.Millisecond)
 			p.Kill()
 			p = process.Start(s.t, slow)
