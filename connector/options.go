@@ -45,7 +45,7 @@ type Options struct {
 
 // SnapshotOptions say how fast tables are read for snapshots, and in which pieces. The zero value is good.
 type SnapshotOptions struct {
-	ChunkBytes    int   // row images that are read at once, about; 0: 512 KiB. A table without a key is read at once, up to 64 MiB
+	ChunkBytes    int   // row images that are read at once, about; 0: 512 KiB. A table without a key is read at once, up to 64 MiB or MaxEvent
 	ChunkRows     int   // rows that are read at once, at most; 0: 8192
 	RowsPerSecond int   // at most, on average; 0: as fast as it goes
 	MaxPending    int64 // bytes of chunks that may wait for subscriptions to acknowledge them: above it nothing is read; 0: 256 MiB

@@ -98,6 +98,14 @@ func orNumber[T int | int64](n *T, def T) {
 	}
 }
 
+// keyless returns how many bytes of row images a table without a key may have: no more than one row may (I9).
+func (c *Connector) keyless() int {
+	if most := c.opt.MaxEvent; most > 0 {
+		return min(most, keylessLimit)
+	}
+	return keylessLimit
+}
+
 // runSnapshots carries out the requests of the snapshot log until ctx ends. One goroutine at a time may run it.
 func (c *Connector) runSnapshots(ctx context.Context) {
 	d := newSnapshotDriver(c, c.window, &tableReader{c: c})
@@ -228,6 +236,9 @@ func (d *snapshotDriver) watch(ctx context.Context, id string, cancel context.Ca
 
 // idle forgets what was carried out.
 func (d *snapshotDriver) idle() {
+	if d.run != nil {
+		d.src.close()
+	}
 	d.run, d.table, d.failures, d.disturbed = nil, nil, 0, 0
 	d.show(func(s *Snapshot) { *s = Snapshot{State: s.State, Since: s.Since}; s.to(SnapshotNone) })
 }
@@ -383,7 +394,7 @@ func (d *snapshotDriver) chunk(ctx context.Context, req *snapshot.Request, prog 
 		return err
 	}
 	q := chunkQuery{
-		table: t.name, rows: t.rows, bytes: d.opt.ChunkBytes, whole: keylessLimit, limit: t.limit,
+		table: t.name, rows: t.rows, bytes: d.opt.ChunkBytes, whole: d.c.keyless(), limit: t.limit,
 		where: func(caseless bool) string { return condition(req.Where, t.name, caseless) },
 	}
 	if prog.Table != nil {

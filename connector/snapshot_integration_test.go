@@ -259,6 +259,13 @@ func TestSnapshotOutlivesTheServer(t *testing.T) {
 	}
 }
 
+// Where nothing tells when tables show what the log has, it is waited for.
+func TestSnapshotWithoutGTIDs(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewMySQL(t, "mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+	readLivingTable(t, s, 150, false, func(string) {})
+}
+
 // readLivingTable has during called in the middle.
 func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, during func(db string)) {
 	const keep = 10

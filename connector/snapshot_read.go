@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
@@ -95,12 +96,12 @@ func (b *budget) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rowBudget returns how many bytes of a result may come before a row is there. Text of a value is longer than its image.
+// rowBudget returns how many bytes of a result may come before a row is there: where rows are large, the text of their values is as long as their image.
 func (c *Connector) rowBudget() int64 {
 	if c.opt.MaxEvent <= 0 {
 		return math.MaxInt64 / 2
 	}
-	return 4*int64(c.opt.MaxEvent) + 1<<20
+	return int64(c.opt.MaxEvent) + 2<<20
 }
 
 // connect returns a link to the server with that UUID, as positions in the log mean nothing elsewhere.
@@ -246,7 +247,7 @@ func (l *tableLink) read(ctx context.Context, place event.Position, q *chunkQuer
 		return nil, err
 	}
 	got = &chunkRead{server: l.sv.id}
-	err = l.select_(ctx, q, got)
+	err = l.fetch(ctx, q, got)
 	if l.sv.mariaDB && !l.broken {
 		// The transaction keeps the table's definition locked.
 		if _, e := l.data.query(ctx, "COMMIT"); e != nil && err == nil {
@@ -400,8 +401,8 @@ func (l *tableLink) keyOf(ctx context.Context, t *event.Table, names []string) (
 	return key, nil
 }
 
-// select_ reads definition and rows.
-func (l *tableLink) select_(ctx context.Context, q *chunkQuery, got *chunkRead) error {
+// fetch reads definition and rows.
+func (l *tableLink) fetch(ctx context.Context, q *chunkQuery, got *chunkRead) error {
 	r, err := l.define(ctx, q.table) // I6: it is that of the rows, or a statement comes in between, which the window sees
 	if err != nil {
 		return err
@@ -428,7 +429,7 @@ func (l *tableLink) select_(ctx context.Context, q *chunkQuery, got *chunkRead) 
 		got.begun = q.key != nil
 		q.last, q.most = nil, nil
 	}
-	return s.range_(ctx)
+	return s.page(ctx)
 }
 
 // selection reads the rows of one chunk.
@@ -466,8 +467,8 @@ func (s *selection) whole(ctx context.Context) error {
 	return err
 }
 
-// range_ reads the rows that follow in the order of the key.
-func (s *selection) range_(ctx context.Context) error {
+// page reads the rows that follow in the order of the key.
+func (s *selection) page(ctx context.Context) error {
 	got, q := s.got, s.q
 	got.last, got.most = q.last, q.most
 	if got.most == nil {
@@ -549,8 +550,12 @@ func (s *selection) add(fields []mysql.FieldValue) (err error) {
 		}
 		return s.l.c.stop(fmt.Sprintf("the row of table %s%s has %d bytes", s.q.table, where, len(s.buf)), "raise source.max_event, or leave the table out with the snapshot's tables", nil)
 	}
+	before := s.got.bytes
 	s.got.rows = append(s.got.rows, slices.Clone(s.buf))
 	s.got.bytes += len(s.buf)
+	if large := s.l.c.onLarge; large != nil && before < binlog.LargeEvent && s.got.bytes >= binlog.LargeEvent {
+		large(s.got.bytes)
+	}
 	return nil
 }
 

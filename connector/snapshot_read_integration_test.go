@@ -383,7 +383,7 @@ func TestSnapshotStatementsAreDisturbed(t *testing.T) {
 			s.Exec("DELETE FROM a WHERE id=4")
 			whole()
 
-			// Another server than the stream's.
+			// Another server than the stream's, which is one of a group.
 			if _, err := x.k.read(t.Context(), event.Position{ServerUUID: "another", File: "x.000001", Offset: 4}, x.query("a")); err == nil || !strings.Contains(err.Error(), "another") {
 				t.Errorf("of another server: %v", err)
 			}
@@ -457,4 +457,24 @@ func (x *excerpts) waits(other *client.Conn) bool {
 		x.t.Errorf("%+v, %v", a.got, a.err)
 	}
 	return true
+}
+
+// What is read belongs to the server whose log the stream is of, also where another one of its group answers first.
+func TestSnapshotIsReadFromTheServerOfTheStream(t *testing.T) {
+	s := testenv.MySQL(t, "mysql")
+	other := testenv.MySQL(t, "mariadb11")
+	x := newExcerpts(t, s, func(*Options) {})
+	s.Exec("CREATE TABLE " + x.db + ".a (id INT PRIMARY KEY)")
+	s.Exec("INSERT INTO " + x.db + ".a VALUES (1)")
+	place, err := x.k.c.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConnectorWith(t, s, func(o *Options) { o.Addresses = []string{other.Addr, s.Addr} }, x.db+".*")
+	k := &tableReader{c: c}
+	defer k.close()
+	got, err := k.read(t.Context(), place, x.query("a"))
+	if err != nil || len(got.rows) != 1 || k.link.addr != s.Addr {
+		t.Errorf("%+v, %v", got, err)
+	}
 }

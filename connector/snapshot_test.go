@@ -29,7 +29,6 @@ type fakeTables struct {
 	key     map[ddl.Name]string // kind of key; "none": none
 	fail    map[string][]error  // by method
 	queries []chunkQuery
-	open_   int
 	got     map[ddl.Name][]int // what was inserted
 	drop    map[int]bool       // rows that the stream has shown
 	ordinal int64
@@ -129,7 +128,6 @@ func (f *fakeTables) read(_ context.Context, _ event.Position, q chunkQuery) (*c
 func (f *fakeTables) open(context.Context, ddl.Name) (event.Position, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open_++
 	return event.Position{ServerUUID: "1"}, f.failure("open")
 }
 
