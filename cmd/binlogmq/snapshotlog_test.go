@@ -108,6 +108,7 @@ func testSnapshotsIn(t *testing.T, open func() metaStore, other func() metaStore
 	if _, p, there := l.Current(); !there || p.Last != nil {
 		t.Fatal(p)
 	}
+	ok(l.Release(ctx))
 	for _, name := range names[1:] {
 		if _, err := s.LoadDocument(ctx, "shop", name); !errors.Is(err, meta.ErrNotFound) {
 			t.Error(name, err)

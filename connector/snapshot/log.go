@@ -45,6 +45,9 @@ const (
 	// grace is how long all cursors must have passed a chunk before it is deleted. A new subscription begins where the last cursor stands; until
 	// its own is saved it does not count.
 	grace = 5 * time.Second
+
+	// sweepAtOnce is of how many chunks a Release deletes documents at most.
+	sweepAtOnce = 32
 )
 
 // Log is what is known of the snapshots of a destination: what is ordered, how far it is carried out, and the chunks that stand in the
@@ -242,9 +245,6 @@ func (l *Log) settle(ctx context.Context) (*view, error) {
 		}
 		l.clean = true
 	}
-	if v, err = l.sweep(ctx, v); err != nil {
-		return nil, err
-	}
 	settled := *v
 	settled.settled = true
 	l.view.Store(&settled)
@@ -270,19 +270,17 @@ func (l *Log) save(ctx context.Context, v *view, s state, chunks []entry) (*view
 	return next, nil
 }
 
-// sweep deletes the documents of chunks that do not count any more. l.mu is held.
-func (l *Log) sweep(ctx context.Context, v *view) (*view, error) {
-	if v.From == v.First {
-		return v, nil
-	}
+// sweep deletes documents of chunks that do not count any more: some at a time, as others wait for l.mu, which is held.
+func (l *Log) sweep(ctx context.Context, v *view) error {
 	swept := *v
-	for ; swept.From < swept.First; swept.From++ {
+	for n := 0; n < sweepAtOnce && swept.From < swept.First; n++ {
 		if err := l.discard(ctx, swept.From); err != nil {
-			return nil, err
+			return err
 		}
+		swept.From++
 	}
 	l.view.Store(&swept) // saved with what changes next; until then a start looks for them in vain
-	return &swept, nil
+	return nil
 }
 
 // Order puts a request at the end of the queue. One whose id is known already changes nothing.
@@ -508,16 +506,23 @@ func (l *Log) Append(ctx context.Context, c *Chunk) error {
 	return nil
 }
 
-// Release deletes the chunks that all cursors have passed.
+// Release deletes the chunks that all cursors have passed for a while, and what is left of those that moves have dropped: some at a time, so it is
+// to be called again and again.
 func (l *Log) Release(ctx context.Context) error {
-	if v := l.view.Load(); v != nil && v.settled && len(v.chunks) == 0 {
+	if v := l.view.Load(); v != nil && v.settled && len(v.chunks) == 0 && v.From == v.First {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, err := l.settle(ctx)
-	if err != nil || len(v.chunks) == 0 {
+	if err != nil {
 		return err
+	}
+	if v.From < v.First {
+		return l.sweep(ctx, v)
+	}
+	if len(v.chunks) == 0 {
+		return nil
 	}
 	client, oldest, _, err := l.cursors(ctx, v.Base)
 	if err != nil || client == "" {
@@ -545,8 +550,7 @@ func (l *Log) Release(ctx context.Context) error {
 	if v, err = l.save(ctx, v, s, left); err != nil {
 		return err
 	}
-	_, err = l.sweep(ctx, v)
-	return err
+	return l.sweep(ctx, v)
 }
 
 // cursors returns whose cursor stands lowest and where, and where the highest stands. Those below base stand in another numbering and are left
@@ -661,12 +665,11 @@ func (l *Log) Recount(ctx context.Context, counts string) error {
 	}
 	u := *v
 	u.Moving = &moving{Oldest: lowest, Above: v.Base}
-	if v, err = l.rewound(ctx, &u); err != nil {
+	if _, err = l.rewound(ctx, &u); err != nil {
 		return err
 	}
 	l.held.Store(false)
-	_, err = l.sweep(ctx, v)
-	return err
+	return nil
 }
 
 // otherwise tells whether a chunk has its place in another numbering.
