@@ -306,6 +306,36 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestSweep: many chunks that all have passed at once count no more at once, and their documents go little by little, whatever process runs.
+func TestSweep(t *testing.T) {
+	ctx := context.Background()
+	b := newBox()
+	l := fresh(b)
+	must(t, l.Order(ctx, Request{ID: "one"}))
+	table := items(t)
+	for i := range int64(3 * sweepAtOnce) {
+		must(t, l.Append(ctx, chunkAt(table, "one", 2*i, "x")))
+	}
+	b.cursors["a"] = 1 << 20
+	left := len(b.names())
+	for range 3 {
+		must(t, l.Release(ctx))
+		if n, size := l.Pending(); n != 0 || size != 0 {
+			t.Fatal(n, size)
+		}
+		if n := len(b.names()); n != left-2*sweepAtOnce {
+			t.Fatalf("%d documents of %d are left", n, left)
+		}
+		left = len(b.names())
+		must(t, l.Order(ctx, Request{ID: fmt.Sprint("more", left)})) // saves how far it is
+		l = fresh(b)
+	}
+	must(t, l.Release(ctx))
+	if got := b.names(); !slices.Equal(got, []string{"snapshot"}) {
+		t.Fatal(got)
+	}
+}
+
 // TestRewind: where cursors move nothing stays of the place of before, and what was not passed by all is read again.
 func TestRewind(t *testing.T) {
 	ctx := context.Background()
