@@ -1,7 +1,9 @@
 package codectest
 
 import (
+	"bytes"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +44,16 @@ func Decimal(text string, precision, scale int) []byte {
 		}
 	}
 	return b
+}
+
+// PeerLines returns the lines of a file, each a message that an original published.
+func PeerLines(t testing.TB, file string) [][]byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Split(bytes.TrimSpace(b), []byte("\n"))
 }
 
 // A PeerRow is a row change whose message is known from the format's original.

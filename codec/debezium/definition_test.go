@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,11 +16,7 @@ import (
 // TestDefinitionsAgainstDebezium compares with what Debezium 3.6.1 published for the same statements: the same keys in the same order with the same values, but
 // for what a definition does not know, which is null, and messages of several tables, of which Debezium writes one each.
 func TestDefinitionsAgainstDebezium(t *testing.T) {
-	b, err := os.ReadFile("testdata/ddl.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	lines := codectest.PeerLines(t, "testdata/ddl.jsonl")
 	type message struct {
 		DDL          string
 		TableChanges []json.RawMessage

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/big"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,11 +26,7 @@ func TestAgainstDebezium(t *testing.T) {
 		// Debezium escapes commas in labels as in the list of them.
 		"texts 3 e": `"b,c"`,
 	}
-	b, err := os.ReadFile("testdata/debezium.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	lines := codectest.PeerLines(t, "testdata/debezium.jsonl")
 	c := newCodec(t, plainOptions)
 	rows := codectest.PeerRows(t)
 	if len(rows) != len(lines) {

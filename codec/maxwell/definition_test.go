@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,11 +22,7 @@ func withDefinitions(t *testing.T) *Codec {
 // TestDefinitionsAgainstMaxwell compares with what Maxwell 1.22 published for the same statements: the same keys in the same order with the same
 // values, but for a label with a quote, which Maxwell gives as SQL has it.
 func TestDefinitionsAgainstMaxwell(t *testing.T) {
-	b, err := os.ReadFile("testdata/ddl.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	lines := codectest.PeerLines(t, "testdata/ddl.jsonl")
 	type message struct {
 		Type, Database, Table, SQL string
 		Old, Def                   json.RawMessage

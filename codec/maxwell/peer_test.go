@@ -3,7 +3,6 @@ package maxwell
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
@@ -27,11 +26,7 @@ func TestAgainstMaxwell(t *testing.T) {
 		// Maxwell does not pad BINARY, and has null for an ENUM that holds no member.
 		"texts 2 bn": `"AQIAAAAAAAA="`, "texts 3 bn": `"AAAAAAAAAAA="`, "texts 6 e": `""`,
 	}
-	b, err := os.ReadFile("testdata/maxwell.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	lines := codectest.PeerLines(t, "testdata/maxwell.jsonl")
 	c := newCodec(t, Defaults())
 	rows := codectest.PeerRows(t)
 	if len(rows) != len(lines) {
