@@ -247,6 +247,7 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 
 // I7: nor does it lose or double anything when the server dies meanwhile.
 func TestSnapshotOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"mysql", "mariadb11"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -296,6 +296,7 @@ func (c *Connector) status() error {
 
 // TestSnapshotStatementsAreDisturbed: what is locked, slow or killed is given up, and read by the next attempt.
 func TestSnapshotStatementsAreDisturbed(t *testing.T) {
+	t.Parallel()
 	for _, kind := range testenv.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -394,6 +395,7 @@ func TestSnapshotStatementsAreDisturbed(t *testing.T) {
 
 // I4: SELECTs wait until they show what the stream has shown, which it does before the tables do.
 func TestSnapshotWaitsForWhatTheLogShows(t *testing.T) {
+	t.Parallel()
 	for _, kind := range testenv.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
