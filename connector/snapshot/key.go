@@ -11,9 +11,12 @@ import (
 	"github.com/binlogmq/binlogmq/event"
 )
 
-// Key returns the names of the columns of the table's key, by which it is read in order; false if it has none.
+// Key returns the names of the columns of the table's key, by which it is read in order; false if it has none by which it can be.
 func (r *Reader) Key() (names []string, ok bool) {
 	for _, k := range r.table.Key {
+		if r.columns[k].unordered {
+			return nil, false
+		}
 		names = append(names, r.table.Columns[k].Name)
 	}
 	return names, len(names) > 0

@@ -255,6 +255,20 @@ func TestUnique(t *testing.T) {
 	}
 }
 
+// I2: a table is not read in an order that its server does not keep to.
+func TestUnordered(t *testing.T) {
+	old := typeTime
+	old.SQLType += " /* mariadb-5.3 */"
+	for _, c := range []struct {
+		col ddl.Column
+		ok  bool
+	}{{typeTime, true}, {old, false}} {
+		if _, ok := rowReader(t, true, "11.4.5-MariaDB", named("t", key(1, c.col))).Key(); ok != c.ok {
+			t.Errorf("%s: %t", c.col.SQLType, ok)
+		}
+	}
+}
+
 func TestWhere(t *testing.T) {
 	r := rowReader(t, false, "8.4.0", named("s", key(2, typeVarchar)), named("n", key(1, typeInt)), named("x", typeInt))
 	if names, ok := r.Key(); !ok || !slices.Equal(names, []string{"n", "s"}) {

@@ -40,6 +40,8 @@ type column struct {
 	form   form
 	sql    string // what is selected
 	prefix int    // bytes of a length in front of a value; 0: none
+
+	unordered bool // the server does not compare values in the order in which it sorts them
 }
 
 // form says what the text of a selected expression is.
@@ -96,6 +98,8 @@ func (c *column) plan(k *ddl.Column) error {
 		c.form = formDecimal
 	case event.TypeDate, event.TypeTime2, event.TypeDatetime2, event.TypeTimestamp2:
 		c.form = formTemporal
+		// Of its TIME from before mysql56_temporal_format MariaDB misses values of five digits that are less than zero.
+		c.unordered = c.Type == event.TypeTime2 && c.Meta > 0 && strings.Contains(k.SQLType, "/* mariadb-5.3 */")
 	case event.TypeJSON:
 		c.form = formJSON
 	case event.TypeVarcharCompressed, event.TypeBlobCompressed:
