@@ -9,6 +9,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -53,7 +54,7 @@ func (c *Connector) accountName() string {
 // name their databases.
 func (c *Connector) selectGrants() (all []string) {
 	for _, name := range c.opt.Tables.Schemas() {
-		all = append(all, "GRANT SELECT ON `"+strings.ReplaceAll(name, "`", "``")+"`.* TO "+c.accountName())
+		all = append(all, "GRANT SELECT ON "+snapshot.Quote(name)+".* TO "+c.accountName())
 	}
 	if len(all) == 0 {
 		return []string{"GRANT SELECT ON *.* TO " + c.accountName()}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/binlogmq/binlogmq/connector/ddl"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -152,11 +153,8 @@ func literal(text string) string {
 	return "_utf8mb4 X'" + hex.EncodeToString([]byte(text)) + "'"
 }
 
-// identifier quotes a name.
-func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
-
 // tableName quotes the name of a table.
-func tableName(n ddl.Name) string { return identifier(n.Schema) + "." + identifier(n.Table) }
+func tableName(n ddl.Name) string { return snapshot.Quote(n.Schema) + "." + snapshot.Quote(n.Table) }
 
 // serverCode returns the server's error number, 0 if err is none of a server.
 func serverCode(err error) uint16 {
