@@ -169,6 +169,14 @@ INSERT INTO wide VALUES (2, '中', '中', '中', '中')
 > i wide: id=2 a=中 b=中 c=中 d=中
 DELETE FROM wide WHERE id = 2
 > d wide: id=2 a=中 b=中 c=中 d=中
+CREATE TABLE parted (id INT PRIMARY KEY, v INT) PARTITION BY HASH (id)
+ALTER TABLE parted ADD w INT FIRST REMOVE PARTITIONING
+INSERT INTO parted VALUES (1, 2, 3)
+> i parted: w=1 id=2 v=3
+ALTER TABLE parted DROP v, ADD x INT PARTITION BY KEY (id) PARTITIONS 2
+INSERT INTO parted VALUES (4, 5, 6)
+> i parted: w=4 id=5 x=6
+DROP TABLE parted
 ALTER TABLE wide CONVERT TO CHARACTER SET latin1, ADD z CHAR(2) CHARACTER SET ucs2
 INSERT INTO wide VALUES (3, 'ä', 'ö', 'ü', 'ß', 'é')
 > i wide: id=3 a=ä b=ö c=ü d=ß z=é

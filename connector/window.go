@@ -183,7 +183,9 @@ func (n *noting) note(e *event.Event) {
 	case e.Kind == event.DDL && e.Stmt != nil && e.Stmt.Concerns(n.is, n.schema):
 		n.disturbed = "a statement may have changed the table"
 	case e.Kind == event.Rows && e.Table == nil:
-		n.disturbed = "a transaction was passed over"
+		if e.Stmt.Concerns(n.is, n.schema) {
+			n.disturbed = "row changes were passed over"
+		}
 	case e.Kind == event.Rows && e.Txn.Snapshot == nil && n.is(e.Table.Schema, e.Table.Name):
 		n.touched = true
 		n.rows(e)

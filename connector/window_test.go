@@ -50,6 +50,11 @@ func TestWindow(t *testing.T) {
 	statement := func(c ...event.Change) *event.Event {
 		return &event.Event{Kind: event.DDL, Stmt: &event.Statement{Changes: c, Whole: true}, Txn: &event.Txn{}}
 	}
+	unread := func(table string) *event.Event {
+		e := statement(event.Change{Action: event.ActionAlter, Object: event.ObjectTable, Schema: "shop", Name: table})
+		e.Kind = event.Rows
+		return e
+	}
 	chunkOf := func(e *event.Event) *event.Event {
 		e.Txn = &event.Txn{Snapshot: &event.Snapshot{ID: "earlier", Chunk: 1}}
 		return e
@@ -82,7 +87,9 @@ func TestWindow(t *testing.T) {
 		{name: "database dropped", events: []*event.Event{statement(event.Change{Action: event.ActionDrop, Object: event.ObjectDatabase, Schema: "shop"})}, again: "a statement may have changed the table"},
 		{name: "another one altered", events: []*event.Event{statement(event.Change{Action: event.ActionAlter, Object: event.ObjectTable, Schema: "shop", Name: "other"})}, left: "1 2 3"},
 		{name: "a statement that nobody understands", events: []*event.Event{{Kind: event.DDL, Stmt: &event.Statement{}, Txn: &event.Txn{}}}, again: "a statement may have changed the table"},
-		{name: "a transaction was passed over", events: []*event.Event{{Kind: event.Rows, Txn: &event.Txn{}}}, again: "a transaction was passed over"},
+		{name: "a transaction was passed over", events: []*event.Event{{Kind: event.Rows, Txn: &event.Txn{}}}, again: "row changes were passed over"},
+		{name: "rows that cannot be read", events: []*event.Event{unread("stock")}, again: "row changes were passed over"},
+		{name: "rows of another table that cannot be read", events: []*event.Event{unread("other")}, left: "1 2 3"},
 		{name: "no key", keyless: true, left: "1 2 3"},
 		{name: "no key and touched", keyless: true, events: []*event.Event{rowEvent(keyless, event.Insert, event.Images{After: all}, image(7, 9))}, again: "rows of the table, which has no key, changed meanwhile"},
 		{name: "the log knows no key", events: []*event.Event{rowEvent(keyless, event.Insert, event.Images{After: all}, image(7, 9))}, again: "rows of the table, which has no key, changed meanwhile"},

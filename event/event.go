@@ -91,7 +91,7 @@ type Event struct {
 	Images   Images     // Rows: column bitmaps of Raw
 	Raw      []byte     // Rows: row images; DDL: statement text as logged, secrets in it replaced; none when the text is withheld
 	Schema   string     // DDL: default schema
-	Stmt     *Statement // DDL: what the statement is about; nil when its text is withheld
+	Stmt     *Statement // DDL: what the statement is about; nil when its text is withheld. Rows without Table: which one's they are; nil when nobody knows
 	XID      uint64     // End: engine transaction number; 0 when the log does not say
 	Size     int        // bytes that the event occupies in memory, for the ring's bound
 }

@@ -93,7 +93,8 @@ func (m *Machine) passRows(r *Raw, h *RowsHead, d *definition, n int, start, nex
 		u.GTID = m.txn.GTID
 	}
 	m.opt.Unread.Tell(&u)
+	about := &event.Statement{Whole: true, Changes: []event.Change{{Action: event.ActionAlter, Object: event.ObjectTable, Schema: d.schema, Name: d.name}}}
 	return m.keepRows(r, &event.Event{
-		Kind: event.Rows, Op: h.Op, Rows: uint32(n), ServerID: r.ServerID, Time: int64(r.Time) * 1e6, File: m.file, Start: start, Next: next,
+		Kind: event.Rows, Op: h.Op, Rows: uint32(n), ServerID: r.ServerID, Time: int64(r.Time) * 1e6, File: m.file, Start: start, Next: next, Stmt: about,
 	})
 }
