@@ -370,7 +370,12 @@ func (l *tableLink) define(ctx context.Context, n ddl.Name) (*snapshot.Reader, e
 	if err != nil {
 		return nil, l.c.unreadable(n, err)
 	}
-	return r, nil
+	// I3: information_schema leaves out columns that the user may not read; then the server refuses to show all.
+	_, err = l.data.query(ctx, "SELECT * FROM "+r.From()+" LIMIT 0")
+	if code := serverCode(err); code == mysql.ER_COLUMNACCESS_DENIED_ERROR || code == mysql.ER_TABLEACCESS_DENIED_ERROR {
+		return nil, l.c.unreadable(n, err)
+	}
+	return r, err
 }
 
 // unreadable is the stop of a table that cannot be read as it is.

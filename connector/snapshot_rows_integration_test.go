@@ -4,6 +4,7 @@ package connector
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -429,6 +430,48 @@ func rowsAsLogged(t *testing.T, s *testenv.Server, change func(*Options)) {
 		}
 	}
 	t.Logf("%d tables", len(streamed))
+}
+
+// I3: a table of which the user may read a part only is not taken for one that has no more columns.
+func TestRowsOfSomeColumns(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			db := s.Database()
+			user := "u" + db[len(db)-8:]
+			for _, q := range []string{
+				"CREATE TABLE $.part (a INT PRIMARY KEY, b INT, c INT)", "CREATE TABLE $.whole (a INT PRIMARY KEY, b INT)", "CREATE USER " + user + "@'%' IDENTIFIED BY 'x'",
+				"GRANT SELECT (a, c) ON $.part TO " + user + "@'%'", "GRANT SELECT ON $.whole TO " + user + "@'%'",
+			} {
+				s.Exec(strings.ReplaceAll(q, "$", db))
+			}
+			t.Cleanup(func() { s.Exec("DROP USER " + user + "@'%'") })
+			c := newConnectorWith(t, s, func(o *Options) { o.User, o.Password = user, "x" }, db+".*")
+			all, err := c.dial(t.Context(), s.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer all.close()
+			sv, err := all.server(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := c.linkTables(t.Context(), s.Addr, sv.uuid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.ask.close()
+			defer l.data.close()
+			var stop *StopError
+			if _, err := l.define(t.Context(), ddl.Name{Schema: db, Table: "part"}); !errors.As(err, &stop) || !strings.Contains(err.Error(), "'b'") && !strings.Contains(err.Error(), "denied") {
+				t.Errorf("a part of a table is read: %v", err)
+			}
+			r, err := l.define(t.Context(), ddl.Name{Schema: db, Table: "whole"})
+			if err != nil || len(r.Table().Columns) != 2 {
+				t.Errorf("%v, %v", r, err)
+			}
+		})
+	}
 }
 
 // Chunks are ranges of the key's index, whatever types it has, and nothing is sorted for them.
