@@ -78,7 +78,7 @@ type snapshotRun struct {
 	gone   map[ddl.Name]int  // how often each was listed and not there
 	ahead  snapshot.Progress // not saved: tables without rows were passed. It counts while what is saved has its Step
 	total  int               // tables listed
-	named  bool              // that no table is there was told
+	told   bool              // what of the order meets no table
 }
 
 // tableRun is what is known of the table that is read.
@@ -296,7 +296,7 @@ func (d *snapshotDriver) step(ctx context.Context, req *snapshot.Request, prog s
 	if wait := time.Until(d.next); wait > 0 {
 		return min(wait, time.Second), nil
 	}
-	name, err := d.choose(ctx, &prog)
+	name, err := d.choose(ctx, req, &prog)
 	if err != nil {
 		return 0, err
 	}
@@ -305,6 +305,7 @@ func (d *snapshotDriver) step(ctx context.Context, req *snapshot.Request, prog s
 	}
 	if d.table == nil || d.table.name != *name {
 		d.table = &tableRun{name: *name, begun: time.Now(), rows: min(firstRows, d.opt.ChunkRows), limit: minStatement}
+		d.c.log.Info("reading a table for a snapshot", "snapshot", req.ID, "table", name.String(), "again", prog.Table != nil)
 	}
 	d.show(func(s *Snapshot) {
 		s.Table, s.Done, s.Rows = name.String(), len(prog.Done), prog.Rows
@@ -324,7 +325,7 @@ func (d *snapshotDriver) crowded() bool {
 }
 
 // choose returns the table to be read; nil: all are.
-func (d *snapshotDriver) choose(ctx context.Context, prog *snapshot.Progress) (*ddl.Name, error) {
+func (d *snapshotDriver) choose(ctx context.Context, req *snapshot.Request, prog *snapshot.Progress) (*ddl.Name, error) {
 	if prog.Table != nil {
 		return &ddl.Name{Schema: prog.Table.Schema, Table: prog.Table.Name}, nil
 	}
@@ -344,14 +345,18 @@ func (d *snapshotDriver) choose(ctx context.Context, prog *snapshot.Progress) (*
 		if d.c.Status().ServerUUID == "" {
 			return nil, errNoStream
 		}
-		all, err := d.src.tables(ctx, r.filter.For)
+		caseless := false
+		all, err := d.src.tables(ctx, func(c bool) *tablefilter.Filter {
+			caseless = c
+			return r.filter.For(c)
+		})
 		if err != nil {
 			return nil, err
 		}
 		r.total = len(all)
-		if len(all) == 0 && !r.named {
-			r.named = true
-			d.c.log.Warn("a snapshot finds no table: if there are some, the account may not see them", "snapshot", r.id, "tables", r.filter.Patterns(), "remedy", strings.Join(d.c.selectGrants(), "; "))
+		if !r.told {
+			r.told = true
+			d.unmet(req, all, caseless)
 		}
 		for _, n := range all {
 			if r.gone[n] > 1 {
@@ -359,6 +364,19 @@ func (d *snapshotDriver) choose(ctx context.Context, prog *snapshot.Progress) (*
 			}
 		}
 		r.list = all
+	}
+}
+
+// unmet tells what of the order meets none of the tables.
+func (d *snapshotDriver) unmet(req *snapshot.Request, all []ddl.Name, caseless bool) {
+	grants := strings.Join(d.c.selectGrants(), "; ")
+	if len(all) == 0 {
+		d.c.log.Warn("a snapshot finds no table: if there are some, the account may not see them", "snapshot", req.ID, "tables", req.Tables, "remedy", grants)
+	}
+	for _, table := range slices.Sorted(maps.Keys(req.Where)) {
+		if !slices.ContainsFunc(all, func(n ddl.Name) bool { return condition(map[string]string{table: "x"}, n, caseless) != "" }) {
+			d.c.log.Warn("a snapshot has a condition for a table that it does not read: look whether the name is right, and whether the account may see the table", "snapshot", req.ID, "table", table, "remedy", grants)
+		}
 	}
 }
 

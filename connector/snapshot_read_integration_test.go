@@ -480,3 +480,57 @@ func TestSnapshotIsReadFromTheServerOfTheStream(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// I4: a chunk stands behind all that was committed when its rows were read.
+func TestSnapshotChunkStandsBehindWhatItShows(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(*Options) {})
+			s.Exec("USE " + x.db)
+			s.Exec("CREATE TABLE a (id INT PRIMARY KEY)")
+			s.Exec("CREATE TABLE b (id INT PRIMARY KEY AUTO_INCREMENT)")
+			s.Exec("INSERT INTO a VALUES (1), (2), (3)")
+			type answer struct {
+				got *chunkRead
+				err error
+			}
+			for sleep := 1; ; sleep *= 2 {
+				if sleep > 30 {
+					t.Fatal("the server is too slow")
+				}
+				place, err := x.k.c.End(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				q := x.query("a")
+				q.where = func(bool) string { return fmt.Sprintf("id > 1 OR SLEEP(%d) = 0", sleep) }
+				answers := make(chan answer, 1)
+				go func() {
+					got, err := x.k.read(t.Context(), place, q)
+					answers <- answer{got, err}
+				}()
+				for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+					if s.Query("SELECT COUNT(*) FROM information_schema.processlist WHERE user='" + s.ReplUser + "' AND info LIKE '%" + x.db + "%SLEEP(%'")[0][0] != "0" {
+						break
+					}
+				}
+				s.Exec("INSERT INTO b VALUES ()")
+				file, offset := s.LogEnd()
+				var a answer
+				select {
+				case <-answers: // before we were ready
+					continue
+				default:
+					a = <-answers
+				}
+				if a.err != nil || len(a.got.rows) != 3 || !a.got.high.Reached(&event.Position{File: file, Offset: uint64(offset), ServerUUID: place.ServerUUID}) {
+					t.Errorf("%+v, %v; want a place not before %s:%d", a.got, a.err, file, offset)
+				}
+				return
+			}
+		})
+	}
+}

@@ -1,12 +1,14 @@
 package connector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -421,6 +423,37 @@ func TestSnapshotCondition(t *testing.T) {
 	} {
 		if got := condition(where, c.name, c.caseless); got != c.want {
 			t.Errorf("%v caseless %t: %q, want %q", c.name, c.caseless, got, c.want)
+		}
+	}
+}
+
+// I3: a condition that was ordered for a name that no table has is told.
+func TestSnapshotTellsWhatMeetsNoTable(t *testing.T) {
+	f := newFakeTables(t)
+	d := f.driver(snapshot.Request{}, SnapshotOptions{})
+	var text bytes.Buffer
+	d.c.log = slog.New(slog.NewTextHandler(&text, nil))
+	req := &snapshot.Request{ID: "1", Where: map[string]string{"shop.a": "id > 1", "shop.B": "id > 2", "shop.wrong": "id > 3"}}
+	for _, c := range []struct {
+		tables   []ddl.Name
+		caseless bool
+		want     []string
+	}{
+		{[]ddl.Name{shop("a"), shop("b")}, false, []string{"table=shop.B", "table=shop.wrong"}},
+		{[]ddl.Name{shop("a"), shop("b")}, true, []string{"table=shop.wrong"}},
+		{nil, false, []string{"finds no table", "table=shop.B", "table=shop.a", "table=shop.wrong"}},
+	} {
+		text.Reset()
+		d.unmet(req, c.tables, c.caseless)
+		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+		if len(lines) != len(c.want) {
+			t.Errorf("%v: %s", c.tables, text.String())
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.Contains(lines[i], want) {
+				t.Errorf("%s, want %s", lines[i], want)
+			}
 		}
 	}
 }
