@@ -382,6 +382,11 @@ func (d *snapshotDriver) unmet(req *snapshot.Request, all []ddl.Name, caseless b
 
 // finish ends a request.
 func (d *snapshotDriver) finish(ctx context.Context, req *snapshot.Request, prog *snapshot.Progress) error {
+	if d.run.ahead.Request == req.ID && d.run.ahead.Step == prog.Step {
+		if err := d.log.Advance(ctx, *prog); err != nil { // for what is told of it afterwards
+			return err
+		}
+	}
 	if err := d.log.Finish(ctx, req.ID); err != nil {
 		return err
 	}

@@ -226,7 +226,7 @@ func (f *fakeTables) want(table string, ids []int) {
 
 func TestSnapshotReadsEveryRowOnce(t *testing.T) {
 	f := newFakeTables(t)
-	f.rows[shop("a")], f.rows[shop("b")], f.rows[shop("none")] = upTo(1000), upTo(7), nil
+	f.rows[shop("a")], f.rows[shop("b")], f.rows[shop("z")] = upTo(1000), upTo(7), nil
 	f.rows[shop("whole")], f.key[shop("whole")] = upTo(50), "none"
 	f.rows[ddl.Name{Schema: "other", Table: "x"}] = upTo(3)
 	f.drop[5], f.drop[999] = true, true
@@ -244,7 +244,7 @@ func TestSnapshotReadsEveryRowOnce(t *testing.T) {
 		t.Errorf("rows of %d tables came", len(f.got))
 	}
 	e := f.log.Status().Ended
-	if len(e) != 1 || e[0].Cancelled || e[0].Rows != int64(len(rest)+6+49) {
+	if len(e) != 1 || e[0].Cancelled || e[0].Rows != int64(len(rest)+6+49) || e[0].Tables != 4 {
 		t.Errorf("ended: %+v", e)
 	}
 	if s := d.c.Status().Snapshot; s.State != SnapshotNone || s.Request != "" || s.PendingChunks == 0 {
