@@ -69,11 +69,17 @@ var mutants = []mutant{
 		"if chunkBytes > room {", "if chunkBytes > room+1<<40 {", "./bridge"},
 	{"I5", "a ring that begins, and a catch-up reader, end at another server", "server/core.go",
 		"if err := f.elsewhere(events); err != nil {", "if err := f.elsewhere(events); err != nil && false {", "./server"},
+	{"I5", "what was passed over once is passed over again", "connector/schema/view.go",
+		"return x != nil && slices.Contains(x.Passed, definitionOf(definition)), nil", "return x == nil && false, nil", "./connector/schema"},
+	{"I5", "rows that cannot be read take their numbers", "connector/binlog/unread.go",
+		"	m.opt.Unread.Tell(&u)\n", "	if m.opt.Unread.Tell(&u); true {\n		return nil\n	}\n", "./connector/binlog"},
 	{"I5", "Kafka: the sequence is the message's number", "sink/kafka/synchronise.go",
 		"	if m.Sequence == c.seq && m.SubIndex == c.sub {\n		return nil\n	}\n", "	if true {\n		return nil\n	}\n", "./sink/kafka"},
 
 	{"I6", "a column of the known definition is another one in the log", "connector/schema/schema.go",
 		`if why := disagree(c, k, joined); why != "" {`, `if why := disagree(c, k, joined); why == "never" {`, "./connector/schema"},
+	{"I6", "no table takes the name of another", "connector/ddl/apply.go",
+		"if there, _ := a.lookup(to); there == Known && from != to {", "if false {", "./connector/ddl"},
 	{"I6", "the known definition has as many columns as the log", "connector/schema/schema.go",
 		"if len(info) != len(t.Columns) {", "if false {", "./connector/schema"},
 
