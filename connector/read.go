@@ -13,6 +13,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
@@ -97,14 +98,29 @@ func (e *keepError) Unwrap() error { return e.err }
 // calls put with one or more events at a time, in order, from its own goroutine; the slice is Read's
 // again after put returns. It returns the error of put, the context's, or one that needs
 // the operator (*[StopError]); everything else it retries for ever, with Status telling why. Several Reads may run
-// at once, each with an identity of its own.
+// at once, each with an identity of its own; of one of them Status tells, which reads tables for snapshots, too.
 func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
-	slot := c.slots.take()
-	defer c.slots.give(slot)
 	main := c.shown.CompareAndSwap(false, true) // a look at the log's end may hold the first slot meanwhile
+	for wait := time.Now(); !main && ctx.Err() == nil && time.Since(wait) < takeOver; main = c.shown.CompareAndSwap(false, true) {
+		_ = pause(ctx, 5*time.Millisecond)
+	}
 	if main {
 		defer c.shown.Store(false)
 	}
+	return c.read(ctx, from, put, main)
+}
+
+// takeOver is how long a Read waits for another one to end before it is content not to be the one that Status shows.
+const takeOver = 2 * time.Second
+
+// ReadBeside is Read for whoever catches up beside another Read. Status does not tell of it.
+func (c *Connector) ReadBeside(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	return c.read(ctx, from, put, false)
+}
+
+func (c *Connector) read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error, main bool) error {
+	slot := c.slots.take()
+	defer c.slots.give(slot)
 	r := &reader{
 		c: c, id: c.identity(slot), main: main, put: put, ordinal: from.Ordinal, done: from.Ordinal,
 		last: from.Position,
@@ -114,6 +130,10 @@ func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(contex
 		r.history = schema.NewHistory(nil)
 	}
 	r.kept = time.Now()
+	if log := c.opt.Snapshots; log != nil {
+		r.chunks.log = log.Begin(from.Ordinal)
+		defer r.chunks.log.Close()
+	}
 	err := r.run(ctx)
 	r.keep(ctx)
 	if r.main {
@@ -247,6 +267,14 @@ func (r *reader) judge(err error) error {
 func (r *reader) attempt(ctx context.Context) error {
 	c := r.c
 	r.batch, r.size = r.batch[:0], 0
+	if log := c.opt.Snapshots; log != nil {
+		if err := log.Load(ctx); err != nil {
+			return &keepError{c.stopOf(err)}
+		}
+		if log.Lacks(r.ordinal) {
+			return r.missed(fmt.Errorf("%w: rows behind ordinal %d, which all had passed, are deleted", snapshot.ErrMissed, r.ordinal))
+		}
+	}
 	s, sv, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -399,6 +427,9 @@ func (r *reader) show(m *binlog.Machine) {
 
 // emit takes an event from the machine.
 func (r *reader) emit(ctx context.Context, e *event.Event) error {
+	if e.Kind == event.Begin && e.Txn.Snapshot == nil && r.chunks.log != nil {
+		r.chunks.log.Beyond()
+	}
 	if r.replay {
 		skip, err := r.again(e)
 		if err != nil || skip {

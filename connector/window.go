@@ -68,7 +68,8 @@ const maxPart = 64 << 10
 type noting struct {
 	table     ddl.Name
 	caseless  bool
-	keys      map[string]struct{}
+	keys      map[string]bool     // keys that were touched; true: what the stream has shown of the row lacks columns
+	only      map[string]struct{} // keys that matter; nil: all
 	size      int
 	touched   bool // a row change of the table came
 	keyless   bool // and the table has no key
@@ -158,7 +159,7 @@ func (w *window) wants(n *noting) bool {
 }
 
 func newNoting(n ddl.Name, caseless bool) *noting {
-	return &noting{table: n, caseless: caseless, keys: map[string]struct{}{}}
+	return &noting{table: n, caseless: caseless, keys: map[string]bool{}}
 }
 
 // spoilt returns an error that is errDisturbed if nobody knows which of the chunk's rows are old.
@@ -217,33 +218,22 @@ func (n *noting) rows(e *event.Event) {
 	n.scan.Reset(e)
 	for n.scan.Next() {
 		row := n.scan.Row()
-		for _, image := range [][]event.Value{row.Before, row.After} {
-			if image == nil {
-				continue
-			}
-			id, ok := snapshot.AppendIdentity(n.buf[:0], e.Table, image)
-			if !ok && row.Before != nil { // what an after image lacks of the key is unchanged
-				n.merged = append(n.merged[:0], row.Before...)
-				for i := range image {
-					if !image[i].IsAbsent() {
-						n.merged[i] = image[i]
-					}
+		if row.Before != nil && !n.key(e.Table, row.Before, row.After != nil && lacks(row)) {
+			return
+		}
+		if row.After == nil {
+			continue
+		}
+		n.merged = append(n.merged[:0], row.After...)
+		if row.Before != nil { // what an after image lacks of the key is unchanged
+			for _, k := range e.Table.Key {
+				if row.After[k].IsAbsent() {
+					n.merged[k] = row.Before[k]
 				}
-				id, ok = snapshot.AppendIdentity(n.buf[:0], e.Table, n.merged)
 			}
-			if !ok {
-				n.disturbed = "a row change does not tell its key"
-				return
-			}
-			n.buf = id
-			if _, known := n.keys[string(id)]; known {
-				continue
-			}
-			if n.size += len(id) + 64; n.size > maxNoted {
-				n.disturbed = "too many rows of the table change"
-				return
-			}
-			n.keys[string(id)] = struct{}{}
+		}
+		if !n.key(e.Table, n.merged, lacks(row)) {
+			return
 		}
 	}
 	if n.scan.Err() != nil {
@@ -251,10 +241,86 @@ func (n *noting) rows(e *event.Event) {
 	}
 }
 
+// lacks tells whether a row change does not show all that its row is afterwards, as with binlog_row_image=MINIMAL.
+func lacks(row *event.Row) bool {
+	for i := range row.After {
+		if row.After[i].IsAbsent() && (row.Before == nil || row.Before[i].IsAbsent()) && row.Table.Columns[i].Virtual == event.VirtualNone {
+			return true
+		}
+	}
+	return false
+}
+
+// key notes the key of an image; false: enough is noted.
+func (n *noting) key(t *event.Table, image []event.Value, partial bool) bool {
+	id, ok := snapshot.AppendIdentity(n.buf[:0], t, image)
+	if !ok {
+		n.disturbed = "a row change does not tell its key"
+		return false
+	}
+	n.buf = id
+	if n.only != nil {
+		if _, matters := n.only[string(id)]; !matters {
+			return true
+		}
+	}
+	if _, known := n.keys[string(id)]; !known {
+		n.size += len(id) + 64
+	}
+	if n.size > maxNoted {
+		n.disturbed = "too many rows of the table change"
+		return false
+	}
+	n.keys[string(id)] = partial
+	return true
+}
+
+// limit forgets the keys that do not concern the candidate, and notes none of them from now on.
+func (n *noting) limit(c *candidate) error {
+	if n.only != nil || !c.keyed || n.disturbed != "" {
+		return nil
+	}
+	only := make(map[string]struct{}, len(c.rows))
+	err := n.each(c, func(_ []byte, id []byte) { only[string(id)] = struct{}{} })
+	if err != nil {
+		return err
+	}
+	n.only = only
+	for id := range n.keys {
+		if _, matters := only[id]; !matters {
+			delete(n.keys, id)
+			n.size -= len(id) + 64
+		}
+	}
+	return nil
+}
+
+// each calls f with the rows of the candidate and their keys, which last until it returns.
+func (n *noting) each(c *candidate, f func(raw, id []byte)) error {
+	table := c.table.Shown()
+	all := make([]byte, (len(table.Columns)+7)/8)
+	for i := range all {
+		all[i] = 0xff
+	}
+	for _, raw := range c.rows {
+		n.scan.Reset(&event.Event{Kind: event.Rows, Op: event.Insert, Rows: 1, Table: table, Images: event.Images{After: all}, Raw: raw})
+		if !n.scan.Next() {
+			return fmt.Errorf("table %s: a row that was read makes no sense: %w", n.table, n.scan.Err())
+		}
+		id, ok := snapshot.AppendIdentity(n.buf[:0], table, n.scan.Row().After)
+		if !ok {
+			return fmt.Errorf("table %s: a row that was read has no key: report this as a fault", n.table)
+		}
+		n.buf = id
+		f(raw, id)
+	}
+	return nil
+}
+
 // insertions is the part of a reader that puts chunks into the stream.
 type insertions struct {
-	log    *snapshot.Log
-	window *window // of the main reader; nil: any other
+	log    *snapshot.Reading // nil: there are none
+	window *window           // of the main reader; nil: any other
 	m      *binlog.Machine
 	server string         // UUID of the server that is read
 	former event.Position // where its log ended when reading began: what earlier runs can have read lies before it
@@ -266,7 +332,7 @@ type insertions struct {
 func (r *reader) join(ctx context.Context, sv *server, m *binlog.Machine, g *readGuard, former event.Position) (leave func()) {
 	c := r.c
 	r.caseless = sv.caseless()
-	r.chunks = insertions{log: c.opt.Snapshots, m: m, server: sv.uuid, counts: c.counts()}
+	r.chunks = insertions{log: r.chunks.log, m: m, server: sv.uuid, counts: c.counts()}
 	if !r.main || c.window == nil {
 		return func() {}
 	}
@@ -304,6 +370,9 @@ func (r *reader) ended(ctx context.Context) error {
 	i := &r.chunks
 	for {
 		chunk, err := i.log.At(ctx, i.m.Ordinal(), i.counts)
+		if errors.Is(err, snapshot.ErrMissed) {
+			return r.missed(err)
+		}
 		if err != nil {
 			return &keepError{r.c.stopOf(err)}
 		}
@@ -318,6 +387,17 @@ func (r *reader) ended(ctx context.Context) error {
 		return nil
 	}
 	return r.serve(ctx)
+}
+
+// missed is the stop of a stream that does not count as it did when a chunk got its place (I5).
+func (r *reader) missed(err error) error {
+	stop := r.c.stop("rows of a snapshot have lost their place in the stream",
+		"the source lost transactions, or cursors or snapshots were restored from a backup without the other: compare the tables with their consumers, set a new position with: binlogmq cursor set, and order the snapshot again with: binlogmq snapshot start", err)
+	stop.File, stop.Offset = r.last.File, r.last.Offset
+	if m := r.chunks.m; m != nil {
+		stop.File, stop.Offset = m.Position()
+	}
+	return stop
 }
 
 // insertion is a chunk as a Machine takes it.
@@ -367,7 +447,11 @@ func (r *reader) serve(ctx context.Context) error {
 		return nil
 	}
 	n := i.noted
-	if err := n.spoilt(c); err != nil {
+	err := n.spoilt(c)
+	if err == nil {
+		err = n.limit(c)
+	}
+	if err != nil {
 		w.answer(windowAnswer{err: err})
 		return nil
 	}
@@ -386,10 +470,16 @@ func (r *reader) serve(ctx context.Context) error {
 	chunk.After.Rows = chunk.Before.Rows + chunk.Rows()
 	// I7: it is there again whenever the stream is read again from before it.
 	killpoint.Hit("snapshot.append")
-	if err := i.log.Append(ctx, chunk); errors.Is(err, snapshot.ErrEnded) {
+	err = i.log.Append(ctx, chunk)
+	if errors.Is(err, snapshot.ErrPassed) {
+		return nil // further on
+	}
+	i.noted, w.noted = nil, nil
+	if errors.Is(err, snapshot.ErrEnded) {
 		w.answer(windowAnswer{err: err})
 		return nil
-	} else if err != nil {
+	}
+	if err != nil {
 		// It may be saved all the same: nothing is handed on before that is known.
 		w.answer(windowAnswer{err: fmt.Errorf("%w: %w", errDisturbed, err)})
 		return &keepError{r.c.stopOf(err)}
@@ -405,11 +495,6 @@ func (r *reader) serve(ctx context.Context) error {
 
 // untouched makes the parts of the chunk of what the stream has not touched.
 func (n *noting) untouched(c *candidate) (dropped int64, err error) {
-	table := c.table.Shown()
-	all := make([]byte, (len(table.Columns)+7)/8)
-	for i := range all {
-		all[i] = 0xff
-	}
 	var part snapshot.Part
 	add := func() {
 		if part.Rows > 0 {
@@ -418,27 +503,30 @@ func (n *noting) untouched(c *candidate) (dropped int64, err error) {
 		}
 	}
 	c.chunk.Table, c.chunk.Parts = c.table, nil
-	for _, raw := range c.rows {
-		if c.keyed && len(n.keys) > 0 {
-			n.scan.Reset(&event.Event{Kind: event.Rows, Op: event.Insert, Rows: 1, Table: table, Images: event.Images{After: all}, Raw: raw})
-			if !n.scan.Next() {
-				return 0, fmt.Errorf("table %s: a row that was read makes no sense: %w", n.table, n.scan.Err())
-			}
-			id, ok := snapshot.AppendIdentity(n.buf[:0], table, n.scan.Row().After)
-			if !ok {
-				return 0, fmt.Errorf("table %s: a row that was read has no key: report this as a fault", n.table)
-			}
-			n.buf = id
-			if _, touched := n.keys[string(id)]; touched {
-				dropped++
-				continue
-			}
+	partly := false
+	take := func(raw, id []byte) {
+		if partial, touched := n.keys[string(id)]; touched {
+			dropped++
+			partly = partly || partial
+			return
 		}
 		if part.Rows > 0 && len(part.Raw)+len(raw) > maxPart {
 			add()
 		}
 		part.Rows++
 		part.Raw = append(slices.Grow(part.Raw, len(raw)), raw...)
+	}
+	if c.keyed && len(n.keys) > 0 {
+		if err := n.each(c, take); err != nil {
+			return 0, err
+		}
+	} else {
+		for _, raw := range c.rows {
+			take(raw, nil)
+		}
+	}
+	if partly {
+		return 0, fmt.Errorf("%w: of some of its rows the stream has shown a part meanwhile, as binlog_row_image is not FULL", errDisturbed)
 	}
 	add()
 	return dropped, nil

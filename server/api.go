@@ -30,6 +30,12 @@ type Source interface {
 	Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error
 }
 
+// BesideSource may be implemented by a [Source] that tells the reader of a destination's main ring from those that catch up beside it.
+type BesideSource interface {
+	// ReadBeside is Read for a catch-up reader.
+	ReadBeside(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error
+}
+
 // Clock tells the time; tests inject their own.
 type Clock interface {
 	Now() time.Time

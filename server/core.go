@@ -798,7 +798,7 @@ func (f *feed) agrees(i int64, c *event.Cursor) string {
 	switch {
 	case e == nil:
 		return "the stream has no transaction end there"
-	case e.Txn.ServerUUID != p.ServerUUID && e.Txn.GTID.IsZero():
+	case e.Txn.ServerUUID != p.ServerUUID && e.Txn.GTID.IsZero() && (e.Txn.Snapshot == nil || p.GTIDs.IsEmpty()):
 		return unproven
 	case e.Txn.ServerUUID == p.ServerUUID && (e.File != p.File || e.Next != p.Offset), !p.GTIDs.Contains(e.Txn.GTID),
 		e.Txn.ServerUUID != p.ServerUUID && !f.leads(i, p):
@@ -812,7 +812,7 @@ func (f *feed) agrees(i int64, c *event.Cursor) string {
 func (f *feed) leads(i int64, p *event.Position) bool {
 	done := event.Position{GTIDs: p.GTIDs.Clone(), ServerUUID: p.ServerUUID, File: f.tail.Position.File, Offset: f.tail.Position.Offset}
 	for next := f.ring.Next(); i < next; i++ {
-		if e := f.ring.Event(i); e.Kind == event.End {
+		if e := f.ring.Event(i); e.Kind == event.End && e.Txn.Snapshot == nil {
 			if done.GTIDs.Contains(e.Txn.GTID) {
 				return false
 			}

@@ -173,11 +173,15 @@ func (d *destination) read(f *feed) {
 			"file", f.tail.Position.File, "offset", f.tail.Position.Offset, "ordinal", f.tail.Ordinal)
 	}
 	from := transactionEnd(f.tail)
+	read := d.src.Read
+	if b, ok := d.src.(BesideSource); ok && f.owner != nil {
+		read = b.ReadBeside
+	}
 	d.wg.Add(1)
 	go func() {
 		defer d.wg.Done()
 		defer cancel()
-		err := d.src.Read(ctx, from, func(ctx context.Context, events []*event.Event) error { return d.put(ctx, f, events) })
+		err := read(ctx, from, func(ctx context.Context, events []*event.Event) error { return d.put(ctx, f, events) })
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.readEnded(f, err)

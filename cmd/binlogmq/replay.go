@@ -176,8 +176,18 @@ type gate struct {
 
 // Read implements server.Source.
 func (g *gate) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	return g.Connector.Read(ctx, from, g.until(from, put))
+}
+
+// ReadBeside implements server.BesideSource.
+func (g *gate) ReadBeside(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	return g.Connector.ReadBeside(ctx, from, g.until(from, put))
+}
+
+// until is put up to the end.
+func (g *gate) until(from event.Cursor, put func(context.Context, []*event.Event) error) func(context.Context, []*event.Event) error {
 	end, ended := from.Ordinal, false
-	return g.Connector.Read(ctx, from, func(ctx context.Context, events []*event.Event) error {
+	return func(ctx context.Context, events []*event.Event) error {
 		if !ended {
 			var open []*event.Event
 			if open, ended = g.pass(events, &end); len(open) > 0 {
@@ -191,7 +201,7 @@ func (g *gate) Read(ctx context.Context, from event.Cursor, put func(context.Con
 			return ctx.Err()
 		}
 		return nil
-	})
+	}
 }
 
 // pass returns the events before the end. end is the transaction end that the reader has handed on last.

@@ -60,6 +60,8 @@ type Log struct {
 	keeper Keeper
 	view   atomic.Pointer[view] // what is saved; nil: not loaded yet
 
+	readings readings
+
 	mu     sync.Mutex // held by whoever changes what is saved
 	clean  bool       // what earlier processes left undone is done
 	unsure int64      // number of a chunk whose head may have been written, though the keeper did not say so; 0: none
