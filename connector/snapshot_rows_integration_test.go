@@ -255,6 +255,13 @@ func (u *rowSuite) compare(r *snapshot.Reader, order string, want []loggedRow) {
 				}
 				u.errorf("%s: table %s, row %d (%v, %v) differs from byte %d on:\n table  %.300q\n stream %.300q", name, t.Name, i, err1, err2, at, a[max(0, at-60):], b[max(0, at-60):])
 			}
+			if st, ok := c.(codec.Stubber); ok && len(a) > 6000 {
+				a, err1 = st.AppendStub(nil, got, nil, 5000)
+				b, err2 = st.AppendStub(nil, &wanted, nil, 5000)
+				if (err1 == nil) != (err2 == nil) || !bytes.Equal(a, b) {
+					u.errorf("%s: table %s, row %d (%v, %v): stub %.300q, of the stream %.300q", name, t.Name, i, err1, err2, a, b)
+				}
+			}
 			if len(t.Key) == 0 {
 				continue
 			}
