@@ -41,6 +41,8 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 	k.c.learnAccount(ctx, k.s)
 	if m := k.sv.vars["gtid_mode"]; !k.sv.mariaDB && m != "ON" {
 		k.add(Warning, "switch GTIDs on, as said above", "gtid_mode is %s: nothing tells when a SELECT sees what the log shows, so a snapshot waits a second, and where the server takes longer to commit (semi-synchronous replication) a row may be older than the stream", m)
+	} else if !k.sv.mariaDB && !k.sv.tells() {
+		k.add(Warning, "upgrade to MySQL 5.7 or later", "MySQL %s: gtid_executed does not tell when a SELECT sees what the log shows, so a snapshot waits a second, and where the server takes longer to commit (semi-synchronous replication) a row may be older than the stream", k.sv.version)
 	}
 	r, err := k.s.query(ctx, "SELECT t.TABLE_SCHEMA, t.TABLE_NAME, t.DATA_LENGTH, e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN information_schema.ENGINES e ON e.ENGINE=t.ENGINE "+
 		"WHERE t.TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED') ORDER BY 1, 2")

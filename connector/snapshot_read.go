@@ -69,6 +69,8 @@ type tableLink struct {
 	budget   *budget  // of data
 	broken   bool     // data has a statement under way, or has lost its link
 	limit    time.Duration
+	xa       uint64    // how often XA COMMIT had been called when that was looked at last
+	xaAt     time.Time // when it was so first
 }
 
 func (k *tableReader) close() {
@@ -287,14 +289,39 @@ const (
 func (l *tableLink) visible(ctx context.Context, place event.Position) error {
 	switch {
 	case l.sv.mariaDB:
+		if err := l.prepared(ctx); err != nil {
+			return err
+		}
 		return l.until(ctx, func() (bool, error) { return l.consistent(ctx, place) })
 	case l.sv.gtid && !place.GTIDs.IsEmpty():
 		// A transaction's GTID is executed when its changes can be seen.
 		subset := "SELECT GTID_SUBSET('" + place.GTIDs.String() + "', @@GLOBAL.gtid_executed)"
-		return l.until(ctx, func() (bool, error) {
+		err := l.until(ctx, func() (bool, error) {
 			r, err := l.ask.query(ctx, subset)
 			return err == nil && r.rows() > 0 && r.text(0, 0) == "1", err
 		})
+		if err != nil || l.sv.tells() {
+			return err
+		}
+	}
+	return pause(ctx, snapshotSettle)
+}
+
+// tells tells whether gtid_executed of MySQL holds only what SELECTs show. Before 5.7 a GTID is there once the log has it.
+func (sv *server) tells() bool { return sv.gtid && sv.ddl().Version >= 50700 }
+
+// prepared waits until SELECTs show each XA COMMIT that lies in the log by now. MariaDB commits those only after they are logged, and a consistent snapshot
+// does not wait for them.
+func (l *tableLink) prepared(ctx context.Context) error {
+	r, err := l.ask.query(ctx, "SHOW GLOBAL STATUS LIKE 'Com_xa_commit'") // counted when they begin
+	if err != nil || r.rows() == 0 {
+		return err
+	}
+	if n := r.number(0, 1); n != l.xa {
+		l.xa, l.xaAt = n, time.Now()
+	}
+	if l.xa == 0 || time.Since(l.xaAt) > snapshotSettle {
+		return nil
 	}
 	return pause(ctx, snapshotSettle)
 }
@@ -519,14 +546,13 @@ func (s *selection) page(ctx context.Context) error {
 		return s.blame(ctx, err)
 	}
 	switch {
-	case s.cut:
+	case s.cut, n == q.rows:
+		// Also where fewer rows lay up to upto a moment ago: those that have come since push others beyond the limit.
 		got.last, got.end = last, false
 	case s.cond != "":
 		got.last = upto
-	case n < q.rows:
-		got.last, got.end = got.most, true
 	default:
-		got.last = last
+		got.last, got.end = got.most, true
 	}
 	return nil
 }

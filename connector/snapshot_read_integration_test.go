@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -459,6 +460,110 @@ func (x *excerpts) waits(other *client.Conn) bool {
 		x.t.Errorf("%+v, %v", a.got, a.err)
 	}
 	return true
+}
+
+// I4: where nothing tells what SELECTs show they wait for a while: on MySQL 5.6, whose gtid_executed has what is not committed yet, and on MariaDB
+// behind XA COMMITs, which lie in the log before they are carried out.
+func TestSnapshotSettles(t *testing.T) {
+	for _, kind := range []string{"mysql56", "mariadb11", "mariadb102"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(*Options) {})
+			s.Exec("USE " + x.db)
+			s.Exec("CREATE TABLE a (id INT PRIMARY KEY)")
+			if _, err := x.read(x.query("a")); err != nil { // the link is there
+				t.Fatal(err)
+			}
+			if s.MariaDB() {
+				for _, sql := range []string{"XA START '%s'", "INSERT INTO a VALUES (1)", "XA END '%s'", "XA PREPARE '%s'", "XA COMMIT '%s'"} {
+					s.Exec(strings.ReplaceAll(sql, "%s", x.db))
+				}
+			} else {
+				s.Exec("INSERT INTO a VALUES (1)")
+			}
+			begin := time.Now()
+			got, err := x.read(x.query("a"))
+			if err != nil || len(got.rows) != 1 {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if took := time.Since(begin); took < snapshotSettle {
+				t.Errorf("it waited %v", took)
+			}
+		})
+	}
+}
+
+// writing is a connection that tells what is written to it before it is.
+type writing struct {
+	net.Conn
+	before func([]byte)
+}
+
+func (w *writing) Write(p []byte) (int, error) {
+	w.before(p)
+	return w.Conn.Write(p)
+}
+
+// Rows that come between the look for the end of a chunk and its rows push none of them out (I3).
+func TestSnapshotWithConditionWhileRowsCome(t *testing.T) {
+	for _, kind := range []string{"mysql", "mysql56"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(*Options) {})
+			s.Exec("USE " + x.db)
+			s.Exec("CREATE TABLE a (id INT PRIMARY KEY)")
+			for id := 10; id <= 100; id += 10 {
+				s.Exec(fmt.Sprintf("INSERT INTO a VALUES (%d)", id))
+			}
+			other := s.Connect(x.db)
+			if _, err := x.read(x.query("a")); err != nil { // the link is there
+				t.Fatal(err)
+			}
+			for _, most := range []int{4, 20} { // the end of the table is in sight, or not
+				q := x.query("a")
+				q.rows = most
+				var all []string
+				for n := 0; ; n++ {
+					if n == 50 {
+						t.Fatal("it does not end")
+					}
+					b := x.k.link.budget
+					link := b.Conn
+					b.Conn = &writing{link, func(p []byte) {
+						if n > 0 || !strings.Contains(string(p), "(id > 0") {
+							return
+						}
+						for id := 1; id <= 30; id++ {
+							if id%10 > 0 {
+								if _, err := other.Execute(fmt.Sprintf("INSERT INTO a VALUES (%d)", id)); err != nil {
+									t.Error(err)
+								}
+							}
+						}
+					}}
+					q.where = func(bool) string { return "id > 0" }
+					got, err := x.read(q)
+					b.Conn = link
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, x.text(got)...)
+					if got.end {
+						break
+					}
+					q.key, q.last, q.most = got.key, got.last, got.most
+				}
+				for id := 10; id <= 100; id += 10 {
+					if !slices.Contains(all, fmt.Sprint(id)) {
+						t.Errorf("in chunks of %d rows %d did not come: %q", most, id, all)
+					}
+				}
+				s.Exec("DELETE FROM a WHERE id MOD 10 > 0")
+			}
+		})
+	}
 }
 
 // What is read belongs to the server whose log the stream is of, also where another one of its group answers first.
