@@ -38,6 +38,8 @@ var mutants = []mutant{
 	{"I3", "Pulsar: what the broker calls a duplicate is looked for in the topic", "sink/pulsar/lane.go",
 		"	if l.weighing || l.doubtful(id, duplicate) {\n", "	if false {\n", "-run TestKilledAtARefusal ./sink/pulsar"},
 
+	{"I9", "chunks wait for subscriptions", "connector/snapshot.go",
+		"	if d.crowded() {\n", "	if false {\n", "-run TestSnapshotWaitsForSubscriptions ./connector"},
 	{"I4", "Kafka: what is sent again goes to its place among the rest", "sink/kafka/lane.go",
 		"for i > 0 && l.retry[i-1].first > b.first {", "for false {", "./sink/kafka"},
 	{"I4", "Kafka: nothing new while earlier batches wait for their answers", "sink/kafka/lane.go",
