@@ -74,7 +74,7 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 		if r.text(i, 3) == "NO" {
 			plain = append(plain, name.String())
 		}
-		if r.number(i, 2) > keylessLimit {
+		if r.number(i, 2) > uint64(k.c.keyless()) {
 			keyed, err := k.keyed(ctx, name)
 			if err != nil {
 				k.failed(err)
@@ -96,7 +96,7 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 	}
 	if len(keyless) > 0 {
 		k.add(Warning, "give them a primary key, or a unique one of columns that are NOT NULL; or leave them out by snapshot.tables",
-			"%d tables have no key and more than %d MiB, which is the most that a snapshot reads at once: %s", len(keyless), keylessLimit>>20, named(keyless))
+			"%d tables have no key and more than %d MiB, which is the most that a snapshot reads at once: %s", len(keyless), k.c.keyless()>>20, named(keyless))
 	}
 	if len(plain) > 0 {
 		k.add(Warning, "convert them (ALTER TABLE ... ENGINE=InnoDB), or have nobody write to them while they are read",
