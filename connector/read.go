@@ -436,6 +436,11 @@ func (r *reader) emit(ctx context.Context, e *event.Event) error {
 			return err
 		}
 	}
+	if e.Kind == event.DDL && r.chunks.window != nil {
+		if err := r.brought(ctx, e); err != nil {
+			return err
+		}
+	}
 	if r.chunks.noted != nil {
 		r.chunks.note(e)
 	}

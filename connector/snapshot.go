@@ -3,8 +3,10 @@ package connector
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,6 +48,7 @@ type chunkWindow interface {
 type rowSource interface {
 	tables(ctx context.Context, match func(caseless bool) *tablefilter.Filter) ([]ddl.Name, error)
 	read(ctx context.Context, place event.Position, q chunkQuery) (*chunkRead, error)
+	end(ctx context.Context, place event.Position) (event.Position, error) // of the log of the server that place names
 	close()
 }
 
@@ -75,6 +78,9 @@ type snapshotRun struct {
 	begun  time.Time
 	filter *tablefilter.Filter
 	list   []ddl.Name        // tables to be read
+	all    []ddl.Name        // that were listed last; nil: none were
+	done   map[ddl.Name]bool // read to their end
+	fold   bool              // names that differ in case only are one
 	gone   map[ddl.Name]int  // how often each was listed and not there
 	ahead  snapshot.Progress // not saved: tables without rows were passed. It counts while what is saved has its Step
 	total  int               // tables listed
@@ -190,6 +196,14 @@ func (d *snapshotDriver) turn(ctx context.Context) (time.Duration, error) {
 	if a := &d.run.ahead; a.Request == req.ID && a.Step == prog.Step {
 		prog = *a
 	}
+	switch of := d.captured(); {
+	case prog.Of == "" && !prog.Begun():
+		prog.Of = of
+	case prog.Of != of:
+		d.c.log.Warn("a snapshot begins anew, as other tables are captured now, or the log does not tell which ones have got other rows", "snapshot", req.ID)
+		d.run = nil
+		return 0, d.log.Advance(ctx, snapshot.Progress{Request: req.ID, Of: of, Noted: prog.Noted, Rows: prog.Rows})
+	}
 	// A request that is cancelled ends what is under way.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,6 +221,13 @@ func (d *snapshotDriver) turn(ctx context.Context) (time.Duration, error) {
 		d.failures, d.disturbed = 0, 0
 	}
 	return wait, err
+}
+
+// captured is a short name of what is captured.
+func (d *snapshotDriver) captured() string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(d.c.counts()))
+	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 // errRequestOver ends what is done for a request that is not the current one any more.
@@ -274,9 +295,9 @@ func (d *snapshotDriver) begin(req *snapshot.Request, prog *snapshot.Progress) e
 	if err != nil {
 		return d.c.stop("snapshot "+req.ID+": "+err.Error(), "cancel it with: binlogmq snapshot cancel, and order it again", nil)
 	}
-	d.run, d.table = &snapshotRun{id: req.ID, begun: time.Now(), filter: f, gone: map[ddl.Name]int{}}, nil
+	d.run, d.table = &snapshotRun{id: req.ID, begun: time.Now(), filter: f, done: map[ddl.Name]bool{}, gone: map[ddl.Name]int{}}, nil
 	word := "a snapshot begins"
-	if prog.Request == req.ID && (prog.Table != nil || len(prog.Done) > 0) {
+	if prog.Begun() {
 		word = "a snapshot goes on"
 	}
 	d.c.log.Info(word, "snapshot", req.ID, "reason", req.Reason, "tables", req.Tables, "clients", req.Clients)
@@ -308,7 +329,7 @@ func (d *snapshotDriver) step(ctx context.Context, req *snapshot.Request, prog s
 		d.c.log.Info("reading a table for a snapshot", "snapshot", req.ID, "table", name.String(), "again", prog.Table != nil)
 	}
 	d.show(func(s *Snapshot) {
-		s.Table, s.Done, s.Rows = name.String(), len(prog.Done), prog.Rows
+		s.Table, s.Done, s.Rows = name.String(), int(prog.Done), prog.Rows
 		s.Tables = max(d.run.total, s.Done+1)
 		if s.Err == nil {
 			s.to(SnapshotReading)
@@ -331,12 +352,12 @@ func (d *snapshotDriver) choose(ctx context.Context, req *snapshot.Request, prog
 	}
 	r := d.run
 	for fresh := false; ; fresh = true {
-		for len(r.list) > 0 {
-			n := r.list[0]
-			if !slices.Contains(prog.Done, snapshot.Table{Schema: n.Schema, Name: n.Table}) {
-				return &n, nil
-			}
-			r.list = r.list[1:]
+		if len(r.list) > 0 {
+			return &r.list[0], nil
+		}
+		if fresh && len(prog.Again) > 0 {
+			n := r.listed(prog.Again[0])
+			return &n, nil
 		}
 		if fresh {
 			return nil, nil
@@ -345,9 +366,8 @@ func (d *snapshotDriver) choose(ctx context.Context, req *snapshot.Request, prog
 		if d.c.Status().ServerUUID == "" {
 			return nil, errNoStream
 		}
-		caseless := false
 		all, err := d.src.tables(ctx, func(c bool) *tablefilter.Filter {
-			caseless = c
+			r.fold = c
 			return r.filter.For(c)
 		})
 		if err != nil {
@@ -356,15 +376,45 @@ func (d *snapshotDriver) choose(ctx context.Context, req *snapshot.Request, prog
 		r.total = len(all)
 		if !r.told {
 			r.told = true
-			d.unmet(req, all, caseless)
+			d.unmet(req, all, r.fold)
 		}
 		for _, n := range all {
 			if r.gone[n] > 1 {
 				return nil, d.c.stop("the columns of table "+n.String()+" cannot be seen", "run on the source: "+strings.Join(d.c.selectGrants(), "; "), nil)
 			}
 		}
-		r.list = all
+		if r.all == nil && prog.Upto != nil { // by an earlier process
+			for _, n := range all {
+				r.done[n] = !prog.Upto.Before(snapshot.Table{Schema: n.Schema, Name: n.Table})
+			}
+		}
+		r.all = append([]ddl.Name{}, all...)
+		r.list = slices.DeleteFunc(all, func(n ddl.Name) bool { return r.done[n] })
 	}
+}
+
+// same tells whether a table is called so.
+func (r *snapshotRun) same(n ddl.Name, t snapshot.Table) bool {
+	return n == ddl.Name{Schema: t.Schema, Table: t.Name} || r.fold && strings.EqualFold(n.Schema, t.Schema) && strings.EqualFold(n.Table, t.Name)
+}
+
+// listed returns the name of a table as the source spells it.
+func (r *snapshotRun) listed(t snapshot.Table) ddl.Name {
+	if i := slices.IndexFunc(r.all, func(n ddl.Name) bool { return r.same(n, t) }); i >= 0 {
+		return r.all[i]
+	}
+	return ddl.Name{Schema: t.Schema, Table: t.Name}
+}
+
+// pass goes on behind a table, which is read, or is not there.
+func (r *snapshotRun) pass(p *snapshot.Progress, n ddl.Name) {
+	p.Again = slices.DeleteFunc(slices.Clone(p.Again), func(t snapshot.Table) bool { return r.same(n, t) })
+	p.Table, p.Key, p.Last, p.Most = nil, nil, nil, nil
+}
+
+// leave takes a table off the list.
+func (r *snapshotRun) leave(n ddl.Name) {
+	r.list = slices.DeleteFunc(r.list, func(l ddl.Name) bool { return l == n })
 }
 
 // unmet tells what of the order meets none of the tables.
@@ -380,8 +430,30 @@ func (d *snapshotDriver) unmet(req *snapshot.Request, all []ddl.Name, caseless b
 	}
 }
 
+// caughtUp waits until the reader has passed what the log has by now, and tells whether no table must be read again for it.
+func (d *snapshotDriver) caughtUp(ctx context.Context, prog *snapshot.Progress) (bool, error) {
+	defer d.win.close()
+	place, err := d.win.open(ctx, ddl.Name{})
+	if err != nil {
+		return false, err
+	}
+	high, err := d.src.end(ctx, place)
+	if err != nil {
+		return false, err
+	}
+	if _, err := d.win.insert(ctx, &candidate{high: high, table: &event.Table{}, chunk: &snapshot.Chunk{}}); err != nil {
+		return false, err
+	}
+	_, now, ok := d.log.Current()
+	return ok && now.Request == prog.Request && now.Noted == prog.Noted, nil
+}
+
 // finish ends a request.
 func (d *snapshotDriver) finish(ctx context.Context, req *snapshot.Request, prog *snapshot.Progress) error {
+	// Tables that were there a moment ago may have got their names from others.
+	if ok, err := d.caughtUp(ctx, prog); err != nil || !ok {
+		return err
+	}
 	if d.run.ahead.Request == req.ID && d.run.ahead.Step == prog.Step {
 		if err := d.log.Advance(ctx, *prog); err != nil { // for what is told of it afterwards
 			return err
@@ -390,7 +462,7 @@ func (d *snapshotDriver) finish(ctx context.Context, req *snapshot.Request, prog
 	if err := d.log.Finish(ctx, req.ID); err != nil {
 		return err
 	}
-	d.c.log.Info("a snapshot is read; its end is in the stream", "snapshot", req.ID, "tables", len(prog.Done), "rows", prog.Rows, "took", time.Since(d.run.begun).Round(time.Millisecond))
+	d.c.log.Info("a snapshot is read; its end is in the stream", "snapshot", req.ID, "tables", prog.Done, "rows", prog.Rows, "took", time.Since(d.run.begun).Round(time.Millisecond))
 	d.idle()
 	return nil
 }
@@ -434,11 +506,14 @@ func (d *snapshotDriver) chunk(ctx context.Context, req *snapshot.Request, prog 
 	took := time.Since(begin)
 	after := prog
 	if got.gone {
-		d.c.log.Warn("a table is not there any more, and is left out of the snapshot", "snapshot", req.ID, "table", t.name.String())
-		d.run.gone[t.name]++
-		d.run.list = slices.DeleteFunc(d.run.list, func(n ddl.Name) bool { return n == t.name })
 		d.table = nil
-		after.Table, after.Key, after.Last, after.Most = nil, nil, nil, nil
+		d.run.pass(&after, t.name)
+		if slices.Contains(d.run.all, t.name) { // it may come back
+			d.c.log.Warn("a table is not there any more, and is left out of the snapshot", "snapshot", req.ID, "table", t.name.String())
+			d.run.gone[t.name]++
+			after.Again = append(after.Again, snapshot.Table{Schema: t.name.Schema, Name: t.name.Table})
+		}
+		d.run.leave(t.name)
 		return d.advance(ctx, after, prog.Table != nil)
 	}
 	delete(d.run.gone, t.name)
@@ -448,8 +523,11 @@ func (d *snapshotDriver) chunk(ctx context.Context, req *snapshot.Request, prog 
 	}
 	after.Table, after.Key, after.Last, after.Most = &snapshot.Table{Schema: t.name.Schema, Name: t.name.Table}, got.key, got.last, got.most
 	if got.end {
-		after.Done = append(slices.Clip(after.Done), *after.Table)
-		after.Table, after.Key, after.Last, after.Most = nil, nil, nil, nil
+		after.Done++
+		if name := *after.Table; after.Upto == nil || after.Upto.Before(name) {
+			after.Upto = &name
+		}
+		d.run.pass(&after, t.name)
 	}
 	var dropped int64
 	if len(got.rows) > 0 {
@@ -481,8 +559,10 @@ func (d *snapshotDriver) chunk(ctx context.Context, req *snapshot.Request, prog 
 	})
 	if got.end {
 		d.c.log.Info("a table is read for a snapshot", "snapshot", req.ID, "table", t.name.String(), "rows", t.read, "shown_by_the_stream", t.dropped, "took", time.Since(t.begun).Round(time.Millisecond))
+		d.run.done[t.name] = true
+		d.run.leave(t.name)
 		d.table = nil
-		d.show(func(s *Snapshot) { s.Table, s.Done = "", len(after.Done) })
+		d.show(func(s *Snapshot) { s.Table, s.Done = "", int(after.Done) })
 	}
 	return nil
 }

@@ -243,6 +243,24 @@ func (k *tableReader) read(ctx context.Context, place event.Position, q chunkQue
 	return got, k.failed(err)
 }
 
+// end returns where the log of the server that place names ends now.
+func (k *tableReader) end(ctx context.Context, place event.Position) (event.Position, error) {
+	l, err := k.connect(ctx, place.ServerUUID)
+	if err != nil {
+		return event.Position{}, err
+	}
+	at, err := l.end(ctx)
+	return at, k.failed(err)
+}
+
+func (l *tableLink) end(ctx context.Context) (at event.Position, err error) {
+	at.ServerUUID = l.sv.uuid
+	if at.File, at.Offset, _, err = l.ask.binlogStatus(ctx, l.sv); err == nil && at.File == "" {
+		err = l.c.stop("the source's binary log is off", "set log_bin in its option file and restart it", nil)
+	}
+	return at, err
+}
+
 func (l *tableLink) read(ctx context.Context, place event.Position, q *chunkQuery) (got *chunkRead, err error) {
 	// I4: a row is never older than what the stream has shown before it.
 	if err := l.visible(ctx, place); err != nil {
@@ -260,12 +278,8 @@ func (l *tableLink) read(ctx context.Context, place event.Position, q *chunkQuer
 		return got, err
 	}
 	// I4: nor newer than what it shows afterwards. What a SELECT sees was committed, and so logged, before it.
-	got.high.ServerUUID = l.sv.uuid
-	if got.high.File, got.high.Offset, _, err = l.ask.binlogStatus(ctx, l.sv); err != nil {
+	if got.high, err = l.end(ctx); err != nil {
 		return nil, err
-	}
-	if got.high.File == "" {
-		return nil, l.c.stop("the source's binary log is off", "set log_bin in its option file and restart it", nil)
 	}
 	r, err := l.ask.query(ctx, "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)")
 	if err != nil {

@@ -127,6 +127,12 @@ func (f *fakeTables) read(_ context.Context, _ event.Position, q chunkQuery) (*c
 	return got, nil
 }
 
+func (f *fakeTables) end(context.Context, event.Position) (event.Position, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return event.Position{ServerUUID: "1"}, f.failure("end")
+}
+
 func (f *fakeTables) open(context.Context, ddl.Name) (event.Position, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
 // window joins whoever reads chunks of tables with the main reader of the stream, which puts them between two transactions. It
@@ -363,6 +365,50 @@ func (i *insertions) note(e *event.Event) {
 		return
 	}
 	i.noted.note(e)
+}
+
+// brought remembers which tables a snapshot must read again, as a statement has brought rows under their names that the stream has not shown as theirs (I3). It does
+// so before the statement is handed on, as whoever begins behind it does not see it.
+func (r *reader) brought(ctx context.Context, e *event.Event) error {
+	for {
+		req, ok, err := r.c.opt.Snapshots.Ordered(ctx)
+		if err != nil {
+			return &keepError{r.c.stopOf(err)}
+		}
+		if !ok {
+			return nil
+		}
+		wanted, err := tablefilter.New(req.Tables)
+		if err != nil {
+			return nil // whoever carries it out says so
+		}
+		wanted = wanted.For(r.caseless)
+		captured := r.c.opt.Tables.For(r.caseless)
+		var tables []snapshot.Table
+		all := !e.Stmt.Brought(func(schema, name string) {
+			if captured.Match(schema, name) && wanted.Match(schema, name) {
+				tables = append(tables, snapshot.Table{Schema: schema, Name: name})
+			}
+		}) && mayMove(e.Raw)
+		if len(tables) == 0 && !all {
+			return nil
+		}
+		err = r.c.opt.Snapshots.Again(ctx, req.ID, tables, all)
+		if errors.Is(err, snapshot.ErrEnded) {
+			continue
+		}
+		if err != nil {
+			return &keepError{r.c.stopOf(err)}
+		}
+		r.c.log.Info("tables have got rows from elsewhere, and are read again for the snapshot", "snapshot", req.ID, "tables", tables, "all", all)
+		return nil
+	}
+}
+
+// mayMove tells whether a statement that is not understood may bring rows into tables.
+func mayMove(text []byte) bool {
+	upper := bytes.ToUpper(text)
+	return slices.ContainsFunc([]string{"RENAME", "EXCHANGE", "IMPORT", "CONVERT"}, func(w string) bool { return bytes.Contains(upper, []byte(w)) })
 }
 
 // ended is called between transactions: it puts what belongs there into the stream.

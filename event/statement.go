@@ -40,6 +40,7 @@ type Name struct{ Schema, Name string }
 type Change struct {
 	Action Action
 	Object Object
+	Moved  bool   // rows come into the table that the log does not show: of a partition that is exchanged or converted, of an imported tablespace
 	Index  Action // ActionCreate or ActionDrop: the change of the table is, or begins with, that of an index; else empty
 	Schema string
 	Name   string // empty for a database
@@ -86,6 +87,20 @@ func (s *Statement) Concerns(table func(schema, table string) bool, schema func(
 		}
 	}
 	return false
+}
+
+// Brought calls f with the tables that have rows under their name afterwards which the log has not shown as rows of that name: those
+// that got it from another table, and those into which rows were moved. It returns false if nobody knows all of them.
+func (s *Statement) Brought(f func(schema, table string)) bool {
+	if s == nil {
+		return true // the text of none that does is withheld
+	}
+	for i := range s.Changes {
+		if c := &s.Changes[i]; c.Object == ObjectTable && (c.Action == ActionRename || c.Moved) {
+			f(c.Schema, c.Name)
+		}
+	}
+	return s.Whole
 }
 
 // Memory returns the bytes that the statement occupies.

@@ -101,7 +101,7 @@ func (p *program) order(ctx context.Context, d *destination, reason string, clie
 	st := d.snapshots.Status()
 	var former []string
 	for i, q := range st.Queue {
-		begun := i == 0 && (st.Progress.Table != nil || len(st.Progress.Done) > 0 || st.Progress.Rows > 0)
+		begun := i == 0 && st.Progress.Begun()
 		switch {
 		case q.Reason == snapshot.ReasonOrdered || !slices.Equal(q.Tables, r.Tables) || !maps.Equal(q.Where, r.Where):
 		case q.Reason == reason && covers(q.Clients, clients) && !begun:
@@ -186,7 +186,7 @@ func reportSnapshot(st snapshot.Status, at connector.Snapshot) *admin.Snapshot {
 		Chunks: int64(st.Chunks), Bytes: st.Bytes, Queue: []admin.SnapshotOrder{}, Waits: strings.TrimPrefix(st.Waits, sinkPrefix),
 	}
 	if p := st.Progress; p != nil { // which is more than the reader knows before it has begun
-		out.Rows, out.Done = p.Rows, int64(len(p.Done))
+		out.Rows, out.Done = p.Rows, p.Done
 	}
 	for _, e := range slices.Backward(st.Ended) {
 		if !e.Cancelled {

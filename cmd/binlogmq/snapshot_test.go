@@ -169,7 +169,7 @@ func TestFirstOrderI7(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := log.Status()
-	if err := log.Advance(ctx, snapshot.Progress{Step: now.Progress.Step + 1, Request: now.Queue[0].ID, Done: []snapshot.Table{{Schema: "shop", Name: "t"}}}); err != nil {
+	if err := log.Advance(ctx, snapshot.Progress{Step: now.Progress.Step + 1, Request: now.Queue[0].ID, Done: 1, Upto: &snapshot.Table{Schema: "shop", Name: "t"}}); err != nil {
 		t.Fatal(err)
 	}
 	was := now.Queue[0].ID

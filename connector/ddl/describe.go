@@ -318,7 +318,7 @@ func (d *describer) alterTable() bool {
 	st := *d.st
 	st.Schema = cmp.Or(st.Schema, n.Schema) // the session's database, not the table's
 	var to, other event.Name
-	first, others, dropped, created, altered, renamed := event.Action(""), 0, false, false, false, false
+	first, others, dropped, created, altered, renamed, moved := event.Action(""), 0, false, false, false, false, false
 	for i, c := range clauses(p.t[p.i:]) {
 		q := &describer{st: &st, srv: d.srv, p: parser{t: c}}
 		if q.p.renames() {
@@ -332,6 +332,7 @@ func (d *describer) alterTable() bool {
 		if i == 0 {
 			first = q.p.indexed()
 		}
+		moved = moved || q.p.at(0).is("IMPORT") // a tablespace
 		// Clauses about partitions stand last, and may be about a second table.
 		for ; !q.p.done(); q.p.next() {
 			switch {
@@ -368,13 +369,14 @@ func (d *describer) alterTable() bool {
 		called = to
 	}
 	if others > 0 {
-		d.add(event.ActionAlter, event.ObjectTable, called).Index = first
+		c := d.add(event.ActionAlter, event.ObjectTable, called)
+		c.Index, c.Moved = first, moved || altered || dropped
 	}
 	switch {
 	case altered:
-		d.add(event.ActionAlter, event.ObjectTable, other)
+		d.add(event.ActionAlter, event.ObjectTable, other).Moved = true
 	case created:
-		d.add(event.ActionCreate, event.ObjectTable, other)
+		d.add(event.ActionCreate, event.ObjectTable, other).Moved = true
 	case dropped:
 		d.add(event.ActionDrop, event.ObjectTable, other)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -354,7 +355,7 @@ func (l *Log) end(ctx context.Context, v *view, which func(*Request) bool, cance
 		}
 		e := Ended{Request: *r, Cancelled: cancelled, At: time.Now().UTC()}
 		if r.ID == v.Progress.Request {
-			e.Rows, e.Tables = v.Progress.Rows, len(v.Progress.Done)
+			e.Rows, e.Tables = v.Progress.Rows, int(v.Progress.Done)
 			s.Progress = Progress{Step: v.Progress.Step + 1}
 		}
 		s.Ended = append(s.Ended, e)
@@ -394,7 +395,68 @@ func (s *state) progress() Progress {
 	return Progress{Step: s.Progress.Step, Request: s.Queue[0].ID}
 }
 
-// Advance saves how far the current request is carried out. Step is set here. After ErrEnded there is another current request, or none.
+// current tells whether a progress is one of the first request, and knows of all tables that must be read again.
+func (s *state) current(p *Progress) bool {
+	return len(s.Queue) > 0 && s.Queue[0].ID == p.Request && s.progress().Noted == p.Noted
+}
+
+// Ordered returns the request that is to be carried out first, also while it cannot be; false: there is none.
+func (l *Log) Ordered(ctx context.Context) (Request, bool, error) {
+	v, err := l.open(ctx)
+	if err != nil || len(v.Queue) == 0 {
+		return Request{}, false, err
+	}
+	return v.Queue[0], true, nil
+}
+
+const (
+	// maxAgain bounds Progress.Again.
+	maxAgain = 1000
+
+	// ofNothing is a Progress.Of that nothing is: all is to be read again.
+	ofNothing = "-"
+)
+
+// Again has the first request, whose id is given, read tables that have got rows which the stream has not shown as theirs, also where it has read
+// them; or all tables. They are remembered when it returns (I7). After ErrEnded there is another first request, or none.
+func (l *Log) Again(ctx context.Context, id string, tables []Table, all bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v, err := l.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if len(v.Queue) == 0 || v.Queue[0].ID != id {
+		return ErrEnded
+	}
+	s := v.state
+	p := v.progress()
+	p.add(tables)
+	if all || len(p.Again) > maxAgain {
+		p.Of, p.Again = ofNothing, nil
+	}
+	p.Step++
+	p.Noted++
+	s.Progress = p
+	_, err = l.save(ctx, v, s, v.chunks)
+	return err
+}
+
+// add has tables read again.
+func (p *Progress) add(tables []Table) {
+	p.Again = slices.Clone(p.Again)
+	for _, t := range tables {
+		if !slices.Contains(p.Again, t) {
+			p.Again = append(p.Again, t)
+		}
+		if p.Table != nil && strings.EqualFold(p.Table.Schema, t.Schema) && strings.EqualFold(p.Table.Name, t.Name) {
+			p.Table, p.Key, p.Last, p.Most = nil, nil, nil, nil
+		}
+	}
+}
+
+// Advance saves how far the current request is carried out. Step is set here. After ErrEnded there is another current request, or none, or tables must be read
+// again.
 func (l *Log) Advance(ctx context.Context, p Progress) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -402,7 +464,7 @@ func (l *Log) Advance(ctx context.Context, p Progress) error {
 	if err != nil {
 		return err
 	}
-	if len(v.Queue) == 0 || v.Queue[0].ID != p.Request {
+	if !v.current(&p) {
 		return ErrEnded
 	}
 	s := v.state
@@ -475,7 +537,7 @@ func (l *Log) Append(ctx context.Context, c *Chunk) error {
 	if err != nil {
 		return err
 	}
-	if len(v.Queue) == 0 || v.Queue[0].ID != c.After.Request {
+	if !v.current(&c.After) {
 		return ErrEnded
 	}
 	if v.otherwise(c.Counts) { // some cursors are brought on in the numbering of before still
@@ -639,6 +701,10 @@ func (l *Log) rewound(ctx context.Context, v *view) (*view, error) {
 			}
 			s.Progress = c.Before
 			s.Progress.Step = v.Progress.Step
+			if p := &v.Progress; p.Request == c.Before.Request { // what was learnt since
+				s.Progress.add(p.Again)
+				s.Progress.Of, s.Progress.Noted = p.Of, p.Noted
+			}
 		}
 		if e >= 0 {
 			again = append(again, s.Ended[e].Request)

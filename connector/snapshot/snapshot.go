@@ -14,6 +14,7 @@
 package snapshot
 
 import (
+	"strings"
 	"time"
 
 	"github.com/binlogmq/binlogmq/event"
@@ -46,13 +47,28 @@ type Table struct {
 type Progress struct {
 	Step    int64    `json:"step"`              // rises with each saved progress of a destination; of two the higher one counts
 	Request string   `json:"request,omitempty"` // id of the request that is being carried out; none: none
-	Done    []Table  `json:"done,omitempty"`    // tables that are read to their end
+	Of      string   `json:"of,omitempty"`      // what is captured; where something else is it begins anew
+	Done    int64    `json:"done,omitempty"`    // tables that were read to their end
+	Upto    *Table   `json:"upto,omitempty"`    // tables are read in the order of their names: those up to this one are; none: none is
+	Again   []Table  `json:"again,omitempty"`   // but these, see [Log.Again]
+	Noted   int64    `json:"noted,omitempty"`   // how often Again was added to; set by the Log
 	Table   *Table   `json:"table,omitempty"`   // the one that is being read
 	Key     []string `json:"key,omitempty"`     // names of the columns of the key by which it is read
 	Last    []string `json:"last,omitempty"`    // key of the last row that was read, as SQL literals; none: none was read
 	Most    []string `json:"most,omitempty"`    // greatest key when the table was begun, as SQL literals: what is greater came through the stream
 	Rows    int64    `json:"rows,omitempty"`    // rows handed on so far
 }
+
+// Before tells whether tables of that name are read before those of another one.
+func (t Table) Before(o Table) bool {
+	if c := strings.Compare(t.Schema, o.Schema); c != 0 {
+		return c < 0
+	}
+	return t.Name < o.Name
+}
+
+// Begun tells whether something is carried out already.
+func (p *Progress) Begun() bool { return p.Table != nil || p.Upto != nil || p.Rows > 0 }
 
 // Chunk is a part of a snapshot with its place in the stream. It is immutable.
 type Chunk struct {
