@@ -324,7 +324,7 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	for i := range x.new.After {
 		if x.new.After[i].IsAbsent() {
 			return stopAt(r.Event, fmt.Errorf("the update changes the message key, and the log does not hold column %q", r.Table.Columns[i].Name),
-				"SET PERSIST binlog_row_image = FULL on the source, or set key_change: update for this sink")
+				fullImages+"key_change: update for this sink passes this one, too; or leave its transaction out with: binlogmq cursor skip")
 		}
 	}
 	// I4: the old key's last message and the new key's first, in this order.
@@ -342,6 +342,9 @@ func (x *encoder) change(r *event.Row, p *plan) error {
 	return err
 }
 
+// fullImages is what to do so that no more rows are logged in part; every server takes it.
+const fullImages = "SET GLOBAL binlog_row_image = FULL on the source, and in its option file, for what is still to be logged; "
+
 // keyChanged says whether an update changes key columns. A column that the after image lacks, as
 // row images that are not FULL do, did not change.
 func (x *encoder) keyChanged(r *event.Row, p *plan) (bool, error) {
@@ -352,7 +355,7 @@ func (x *encoder) keyChanged(r *event.Row, p *plan) (bool, error) {
 		}
 		if r.Before[i].IsAbsent() {
 			return false, stopAt(r.Event, fmt.Errorf("the log does not hold key column %q as it was before the update", r.Table.Columns[i].Name),
-				"SET PERSIST binlog_row_image = FULL on the source, or use key: primary_key for this table")
+				fullImages+"key: primary_key for this table passes this one, too; or leave its transaction out with: binlogmq cursor skip")
 		}
 		changed = changed || !r.After[i].Equal(r.Before[i])
 	}

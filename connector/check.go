@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
 )
 
@@ -193,7 +194,7 @@ func (k *checker) gtids() {
 		return
 	}
 	if m := k.sv.vars["gtid_mode"]; m != "ON" {
-		k.add(Warning, switchGTIDsOn(m),
+		k.add(Warning, switchGTIDsOn(k.sv.version, m),
 			"gtid_mode is %s: positions are file and offset, which mean nothing on another server after a failover", m)
 		return
 	}
@@ -248,17 +249,23 @@ func (k *checker) privileges(ctx context.Context) {
 	}
 }
 
-// switchGTIDsOn returns the statements that lead from a gtid_mode to ON, which
-// the server takes one step at a time.
-func switchGTIDsOn(mode string) string {
-	steps := "SET PERSIST enforce_gtid_consistency=ON;"
+// switchGTIDsOn returns the statements that lead a server of MySQL's from a gtid_mode to ON, which it takes one step at a time.
+func switchGTIDsOn(version, mode string) string {
+	set, keep := "SET PERSIST", ""
+	switch v := ddl.ParseVersion(version); {
+	case v < 50706: // nothing of it can be set while it runs
+		return "put gtid_mode=ON, enforce_gtid_consistency=ON and log_slave_updates under [mysqld] in its option file, and restart it"
+	case v < 80000:
+		set, keep = "SET GLOBAL", "\nand put gtid_mode=ON and enforce_gtid_consistency=ON under [mysqld] in its option file"
+	}
+	steps := set + " enforce_gtid_consistency=ON;"
 	for _, m := range []string{"OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"} {
 		if mode == "ON_PERMISSIVE" && m == "OFF_PERMISSIVE" || mode == m {
 			continue
 		}
-		steps += "\nSET PERSIST gtid_mode=" + m + ";"
+		steps += "\n" + set + " gtid_mode=" + m + ";"
 	}
-	return steps
+	return steps + keep
 }
 
 func denied(err error) bool {

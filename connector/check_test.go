@@ -53,3 +53,17 @@ func TestSelectGrants(t *testing.T) {
 		}
 	}
 }
+
+// The steps to GTIDs are those that the version takes.
+func TestSwitchGTIDsOn(t *testing.T) {
+	for _, c := range []struct{ version, mode, want string }{
+		{"8.4.0", "OFF", "SET PERSIST enforce_gtid_consistency=ON;\nSET PERSIST gtid_mode=OFF_PERMISSIVE;\nSET PERSIST gtid_mode=ON_PERMISSIVE;\nSET PERSIST gtid_mode=ON;"},
+		{"9.7.4-2", "ON_PERMISSIVE", "SET PERSIST enforce_gtid_consistency=ON;\nSET PERSIST gtid_mode=ON;"},
+		{"5.7.44-log", "ON_PERMISSIVE", "SET GLOBAL enforce_gtid_consistency=ON;\nSET GLOBAL gtid_mode=ON;\nand put gtid_mode=ON and enforce_gtid_consistency=ON under [mysqld] in its option file"},
+		{"5.6.24-log", "OFF", "put gtid_mode=ON, enforce_gtid_consistency=ON and log_slave_updates under [mysqld] in its option file, and restart it"},
+	} {
+		if got := switchGTIDsOn(c.version, c.mode); got != c.want {
+			t.Errorf("%s %s:\n%s\nwant\n%s", c.version, c.mode, got, c.want)
+		}
+	}
+}

@@ -28,7 +28,7 @@ func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error 
 	}
 	if !sv.gtid {
 		return c.stop("the position is a GTID set, but gtid_mode is "+sv.vars["gtid_mode"]+" on the source",
-			"run on the source: SET PERSIST gtid_mode=ON (step by step, with enforce_gtid_consistency=ON), or set a position by file and offset with: binlogmq cursor set", nil)
+			"switch GTIDs on at the source (binlogmq check names the steps), or set a position by file and offset with: binlogmq cursor set", nil)
 	}
 	purged, err := s.gtidVariable(ctx, "gtid_purged")
 	if err != nil {
