@@ -400,6 +400,80 @@ func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, duri
 	}
 }
 
+// I3: tables that get the rows of others, which were not read under that name, are read again.
+func TestSnapshotOfTablesThatAreExchanged(t *testing.T) {
+	for _, kind := range []string{"mysql", "mysql56", "mariadb11"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			db := s.Database()
+			s.Exec("USE " + db)
+			s.Exec("CREATE TABLE a_live (id INT PRIMARY KEY)")
+			s.Exec("CREATE TABLE b_parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 1")
+			s.Exec("CREATE TABLE c_held (id INT PRIMARY KEY)")
+			s.Exec("CREATE TABLE x_parted (id INT PRIMARY KEY)")
+			s.Exec("CREATE TABLE x_staging (id INT PRIMARY KEY)")
+			s.Exec("INSERT INTO a_live VALUES (1), (2)")
+			s.Exec("INSERT INTO b_parts VALUES (3), (4)")
+			s.Exec("INSERT INTO c_held VALUES (5)")
+			s.Exec("INSERT INTO x_parted VALUES (13), (14)")
+			s.Exec("INSERT INTO x_staging VALUES (11), (12)")
+			log := snapshot.NewLog(nil)
+			c := newConnectorWith(t, s, func(o *Options) { o.Start, o.Snapshots = "latest", log }, db+".*", "!"+db+".x_*")
+			from := start(t, c)
+			if err := log.Order(t.Context(), snapshot.Request{ID: "first"}); err != nil {
+				t.Fatal(err)
+			}
+			hold := s.Connect(db)
+			if _, err := hold.Execute("LOCK TABLES c_held WRITE"); err != nil {
+				t.Fatal(err)
+			}
+			over := make(chan []*event.Event, 1)
+			go func() {
+				defer close(over)
+				all, err := collect(t.Context(), c, from, marker("done_"))
+				if err != nil {
+					t.Errorf("Read ended: %v", err)
+				}
+				over <- all
+			}()
+			for until := time.Now().Add(4 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+				if p := log.Status().Progress; p != nil && p.Upto != nil && p.Upto.Name == "b_parts" {
+					break
+				}
+				if time.Now().After(until) {
+					t.Fatalf("%+v", log.Status())
+				}
+			}
+			s.Exec("RENAME TABLE a_live TO x_old, x_staging TO a_live")
+			s.Exec("ALTER TABLE b_parts EXCHANGE PARTITION p0 WITH TABLE x_parted")
+			if _, err := hold.Execute("UNLOCK TABLES"); err != nil {
+				t.Fatal(err)
+			}
+			for until := time.Now().Add(4 * time.Minute); len(log.Status().Ended) == 0 && time.Now().Before(until); {
+				time.Sleep(10 * time.Millisecond)
+			}
+			s.Exec("CREATE TABLE " + db + ".done_ (id INT)")
+			got := map[string][]int{}
+			for _, e := range <-over {
+				var scan event.Scanner
+				for scan.Reset(e); e.Kind == event.Rows && scan.Next(); {
+					text, err := scan.Row().After[0].AppendText(nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					id, _ := strconv.Atoi(string(text))
+					got[e.Table.Name] = append(got[e.Table.Name], id)
+				}
+			}
+			want := map[string][]int{"a_live": {1, 2, 11, 12}, "b_parts": {3, 4, 13, 14}, "c_held": {5}}
+			if !maps.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("rows %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 // collect is readUntil for any goroutine.
 func collect(ctx context.Context, c *Connector, from event.Cursor, enough func(*event.Event) bool) (all []*event.Event, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)

@@ -3,6 +3,7 @@ package connector
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +36,7 @@ type fakeTables struct {
 	drop    map[int]bool       // rows that the stream has shown
 	ordinal int64
 	before  func(q *chunkQuery) // called at each read
+	atEnd   func()              // called when everything seems to be read
 }
 
 func newFakeTables(t *testing.T) *fakeTables {
@@ -130,6 +132,9 @@ func (f *fakeTables) read(_ context.Context, _ event.Position, q chunkQuery) (*c
 func (f *fakeTables) end(context.Context, event.Position) (event.Position, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.atEnd != nil {
+		f.atEnd()
+	}
 	return event.Position{ServerUUID: "1"}, f.failure("end")
 }
 
@@ -328,6 +333,124 @@ func TestSnapshotTablesChange(t *testing.T) {
 	f.want("b", upTo(40))
 	f.want("c", upTo(100))
 	f.want("Renamed", upTo(5))
+}
+
+// again says that the stream has shown how tables got other rows.
+func (f *fakeTables) again(tables ...string) {
+	f.t.Helper()
+	var all []snapshot.Table
+	for _, name := range tables {
+		all = append(all, snapshot.Table{Schema: "shop", Name: name})
+	}
+	if err := f.log.Again(f.t.Context(), "1", all, len(all) == 0); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// I3: what has got its rows from elsewhere is read again.
+func TestSnapshotOfTablesThatGetOtherRows(t *testing.T) {
+	second := append(upTo(3), 50, 200, 300)
+	rename := func(f *fakeTables, from, to string) {
+		f.rows[shop(to)] = f.rows[shop(from)]
+		delete(f.rows, shop(from))
+	}
+	for _, c := range []struct {
+		name string
+		at   func(f *fakeTables, q *chunkQuery) // at each read; nil: the end
+		do   func(f *fakeTables)
+		want map[string][]int
+	}{
+		{"renamed onto one that is done", func(f *fakeTables, q *chunkQuery) {
+			if q.table == shop("staging") && f.rows[shop("old")] == nil {
+				rename(f, "live", "old")
+				rename(f, "staging", "live")
+				f.again("old", "live")
+			}
+		}, nil, map[string][]int{"live": append(upTo(100), second...), "old": upTo(100), "other": upTo(60), "staging": nil}},
+		{"renamed onto the one that is read", func(f *fakeTables, q *chunkQuery) {
+			if q.table == shop("live") && q.last != nil && f.rows[shop("old")] == nil {
+				rename(f, "live", "old")
+				rename(f, "staging", "live")
+				f.again("old", "live")
+			}
+		}, nil, map[string][]int{"live": append(upTo(40), second...), "old": upTo(100), "other": upTo(60), "staging": nil}},
+		{"rows come into it at its last chunk", func(f *fakeTables, q *chunkQuery) {
+			if q.table == shop("live") && q.last != nil && q.last[0] == "80" && f.rows[shop("live")][0] == 1 {
+				f.rows[shop("live")] = []int{90, 7000}
+				f.again("live")
+			}
+		}, nil, map[string][]int{"live": append(upTo(80), 90, 7000), "other": upTo(60), "staging": second}},
+		{"at the end", nil, func(f *fakeTables) {
+			rename(f, "staging", "live")
+			f.again("live")
+		}, map[string][]int{"live": append(upTo(100), second...), "other": upTo(60), "staging": second}},
+		{"nobody knows which", nil, func(f *fakeTables) { f.again() },
+			map[string][]int{"live": append(upTo(100), upTo(100)...), "other": append(upTo(60), upTo(60)...), "staging": append(slices.Clone(second), second...)}},
+		{"one that is gone", func(f *fakeTables, q *chunkQuery) {
+			if q.table == shop("other") && q.last == nil && len(f.queries) < 5 {
+				f.again("nowhere", "live")
+			}
+		}, nil, map[string][]int{"live": append(upTo(100), upTo(100)...), "other": upTo(60), "staging": second, "nowhere": nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeTables(t)
+			f.rows[shop("live")], f.rows[shop("other")], f.rows[shop("staging")] = upTo(100), upTo(60), slices.Clone(second)
+			if c.at != nil {
+				f.before = func(q *chunkQuery) { c.at(f, q) }
+			}
+			if c.do != nil {
+				f.atEnd = func() {
+					f.atEnd = nil
+					c.do(f)
+				}
+			}
+			f.finished(f.driver(snapshot.Request{ID: "1"}, SnapshotOptions{ChunkRows: 40}))
+			for table, want := range c.want {
+				f.want(table, want)
+			}
+		})
+	}
+}
+
+// What is captured is another matter after a start: it is not known which tables of it are read.
+func TestSnapshotOfOtherTables(t *testing.T) {
+	f := newFakeTables(t)
+	f.rows[shop("a")], f.rows[shop("b")] = upTo(10), upTo(20)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.before = func(q *chunkQuery) {
+		if q.table == shop("b") {
+			cancel()
+		}
+	}
+	f.driver(snapshot.Request{ID: "1"}, SnapshotOptions{}).drive(ctx)
+	f.before = nil
+	d := f.driver(snapshot.Request{}, SnapshotOptions{})
+	d.c.opt.AllVersions = true
+	f.finished(d)
+	f.want("a", append(upTo(10), upTo(10)...))
+	if got := f.got[shop("b")]; len(got) < 20 || !slices.Equal(got[len(got)-20:], upTo(20)) {
+		t.Errorf("rows of b: %v", got)
+	}
+}
+
+// What is saved with each chunk does not grow with the tables that are read.
+func TestSnapshotOfManyTables(t *testing.T) {
+	f := newFakeTables(t)
+	for i := range 300 {
+		f.rows[shop(fmt.Sprintf("table%03d", i))] = []int{1}
+	}
+	most := 0
+	f.before = func(*chunkQuery) {
+		text, err := json.Marshal(f.log.Status().Progress)
+		if err != nil {
+			t.Error(err)
+		}
+		most = max(most, len(text))
+	}
+	f.finished(f.driver(snapshot.Request{ID: "1"}, SnapshotOptions{}))
+	if e := f.log.Status().Ended; len(e) != 1 || e[0].Tables != 300 || e[0].Rows != 300 || most > 300 {
+		t.Errorf("progress of %d bytes, ended: %+v", most, e)
+	}
 }
 
 func TestSnapshotIsCancelled(t *testing.T) {

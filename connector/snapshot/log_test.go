@@ -516,6 +516,58 @@ func (l *Log) must(t *testing.T) string {
 }
 
 // TestDamaged: whatever document is damaged, the error says which, of what destination, and what to do (I3); Reset helps.
+// TestAgain: which tables must be read again is not forgotten, and no progress counts that does not know of it (I3).
+func TestAgain(t *testing.T) {
+	ctx := context.Background()
+	b := newBox()
+	l := fresh(b)
+	must(t, l.Order(ctx, Request{ID: "one"}))
+	must(t, l.Order(ctx, Request{ID: "two"}))
+	b.cursors["a"] = 0
+	table := items(t)
+	must(t, l.Append(ctx, chunkAt(table, "one", 10, "k")))
+	_, stale, _ := l.Current()
+	if err := l.Again(ctx, "two", []Table{{"shop", "x"}}, false); !errors.Is(err, ErrEnded) {
+		t.Fatal(err)
+	}
+	must(t, l.Again(ctx, "one", []Table{{"shop", "x"}}, false))
+	must(t, l.Again(ctx, "one", []Table{{"shop", "ITEMS"}, {"shop", "x"}}, false))
+	if err := l.Advance(ctx, stale); !errors.Is(err, ErrEnded) {
+		t.Fatal(err)
+	}
+	if err := l.Append(ctx, chunkAt(table, "one", 20, "l")); !errors.Is(err, ErrEnded) {
+		t.Fatal(err)
+	}
+	look := func(l *Log) {
+		t.Helper()
+		must(t, l.Release(ctx))
+		_, p, ok := l.Current()
+		if !ok || p.Table != nil || p.Last != nil || fmt.Sprint(p.Again) != "[{shop x} {shop ITEMS}]" || p.Noted != 2 || p.Step <= stale.Step {
+			t.Fatalf("%+v", p)
+		}
+	}
+	look(l)
+	look(fresh(b))
+	// The same where chunks lose their place and are read again.
+	above, err := l.Rewind(ctx)
+	must(t, err)
+	b.cursors["a"] = above
+	must(t, l.Rewound(ctx))
+	look(l)
+	must(t, l.Again(ctx, "one", nil, true))
+	if _, p, _ := l.Current(); p.Of != ofNothing || p.Again != nil {
+		t.Fatalf("%+v", p)
+	}
+	// It is bounded.
+	must(t, l.Advance(ctx, Progress{Request: "one", Of: "all", Noted: 3}))
+	for n := range maxAgain + 1 {
+		must(t, l.Again(ctx, "one", []Table{{"shop", fmt.Sprint(n)}}, false))
+	}
+	if _, p, _ := l.Current(); p.Of != ofNothing || p.Again != nil {
+		t.Fatalf("%+v", p)
+	}
+}
+
 func TestDamaged(t *testing.T) {
 	ctx := context.Background()
 	begin := func() *box {
