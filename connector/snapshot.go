@@ -114,7 +114,7 @@ func (c *Connector) keyless() int {
 
 // runSnapshots carries out the requests of the snapshot log until ctx ends. One goroutine at a time may run it.
 func (c *Connector) runSnapshots(ctx context.Context) {
-	d := newSnapshotDriver(c, c.window, &tableReader{c: c})
+	d := newSnapshotDriver(c, c.window, &tableReader{c: c, settle: snapshotSettle})
 	defer d.src.close()
 	d.drive(ctx)
 }

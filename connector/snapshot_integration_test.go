@@ -379,7 +379,7 @@ func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, duri
 	if others["keyless"] != 3 || others["plain"] != 3 {
 		t.Errorf("rows of tables: %v", others)
 	}
-	if len(m.number) < total/50/2 {
+	if len(m.number) < total/50/4 {
 		t.Errorf("%d chunks", len(m.number))
 	}
 	changes := 0

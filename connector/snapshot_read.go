@@ -54,14 +54,16 @@ type chunkRead struct {
 
 // A tableReader reads tables of the source by SELECT. Not for concurrent use.
 type tableReader struct {
-	c    *Connector
-	link *tableLink // nil: none
+	c      *Connector
+	settle time.Duration // see snapshotSettle
+	link   *tableLink    // nil: none
 }
 
 // tableLink is a pair of sessions with one server.
 type tableLink struct {
 	c        *Connector
 	addr     string
+	settle   time.Duration
 	sv       *server
 	charsets map[uint32]string
 	ask      *session // for what is asked of the server
@@ -120,6 +122,7 @@ func (k *tableReader) connect(ctx context.Context, uuid string) (*tableLink, err
 	for _, addr := range addrs {
 		l, err := k.c.linkTables(ctx, addr, uuid)
 		if err == nil {
+			l.settle = k.settle
 			k.link = l
 			return l, nil
 		}
@@ -318,7 +321,7 @@ func (l *tableLink) visible(ctx context.Context, place event.Position) error {
 			return err
 		}
 	}
-	return pause(ctx, snapshotSettle)
+	return pause(ctx, l.settle)
 }
 
 // tells tells whether gtid_executed of MySQL holds only what SELECTs show. Before 5.7 a GTID is there once the log has it.
@@ -334,10 +337,10 @@ func (l *tableLink) prepared(ctx context.Context) error {
 	if n := r.number(0, 1); n != l.xa {
 		l.xa, l.xaAt = n, time.Now()
 	}
-	if l.xa == 0 || time.Since(l.xaAt) > snapshotSettle {
+	if l.xa == 0 || time.Since(l.xaAt) > l.settle {
 		return nil
 	}
-	return pause(ctx, snapshotSettle)
+	return pause(ctx, l.settle)
 }
 
 // until asks until it is so.

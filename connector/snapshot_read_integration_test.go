@@ -33,7 +33,7 @@ func newExcerpts(t *testing.T, s *testenv.Server, change func(*Options)) *excerp
 	t.Helper()
 	db := s.Database()
 	c := newConnectorWith(t, s, change, db+".*")
-	x := &excerpts{t: t, s: s, k: &tableReader{c: c}, db: db}
+	x := &excerpts{t: t, s: s, k: &tableReader{c: c, settle: 50 * time.Millisecond}, db: db} // nobody writes to the tables
 	t.Cleanup(x.k.close)
 	return x
 }
@@ -470,6 +470,7 @@ func TestSnapshotSettles(t *testing.T) {
 			t.Parallel()
 			s := testenv.MySQL(t, kind)
 			x := newExcerpts(t, s, func(*Options) {})
+			x.k.settle = snapshotSettle
 			s.Exec("USE " + x.db)
 			s.Exec("CREATE TABLE a (id INT PRIMARY KEY)")
 			if _, err := x.read(x.query("a")); err != nil { // the link is there
@@ -578,7 +579,7 @@ func TestSnapshotIsReadFromTheServerOfTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newConnectorWith(t, s, func(o *Options) { o.Addresses = []string{other.Addr, s.Addr} }, x.db+".*")
-	k := &tableReader{c: c}
+	k := &tableReader{c: c, settle: snapshotSettle}
 	defer k.close()
 	got, err := k.read(t.Context(), place, x.query("a"))
 	if err != nil || len(got.rows) != 1 || k.link.addr != s.Addr {
