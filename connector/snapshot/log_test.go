@@ -454,9 +454,9 @@ func TestRewind(t *testing.T) {
 		}
 	})
 	t.Run("all cursors were deleted", func(t *testing.T) {
-		b, l := begin(t)
+		b, _ := begin(t)
 		clear(b.cursors)
-		l = fresh(b)
+		l := fresh(b)
 		if c, err := l.At(ctx, 10, "c"); err != nil || c != nil {
 			t.Fatal(c, err)
 		}
