@@ -105,5 +105,10 @@ func (r *Reading) Append(ctx context.Context, c *Chunk) error {
 		close(p.saved)
 		p.saving, p.saved = nil, nil
 	}()
-	return r.l.Append(ctx, c)
+	if err := r.l.Append(ctx, c); err != nil {
+		return err
+	}
+	// It goes on behind the chunk, where the next one may follow with no transaction in between.
+	r.at, r.reach = c.End, max(r.reach, c.End)
+	return nil
 }

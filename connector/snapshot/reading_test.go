@@ -181,3 +181,21 @@ func TestMissed(t *testing.T) {
 		})
 	}
 }
+
+// TestReadingGoesOnBehindItsChunks: chunks may follow each other with no transaction in between, as on an idle source; the next transaction misses none of them (I5).
+func TestReadingGoesOnBehindItsChunks(t *testing.T) {
+	l, chunk := readingLog(t)
+	r := l.Begin(10)
+	defer r.Close()
+	if c, err := r.At(t.Context(), 10, "c"); c != nil || err != nil {
+		t.Fatal(c, err)
+	}
+	for _, ordinal := range []int64{10, 12, 14} {
+		if err := r.Append(t.Context(), chunk(ordinal)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, err := r.At(t.Context(), 20, "c"); c != nil || err != nil {
+		t.Fatalf("at the next transaction end: %v, %v", c, err)
+	}
+}
