@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,8 +55,7 @@ func Listen(address string, report func() Report, orders Snapshots, log *slog.Lo
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	snapshotHandlers(mux, report, orders, log)
 	s := &Server{
-		// Orders that a page of another origin makes a browser send are refused.
-		http:     &http.Server{Handler: http.NewCrossOriginProtection().Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)},
+		http:     &http.Server{Handler: guarded(address, mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)},
 		listener: l,
 		provider: provider,
 		done:     make(chan struct{}),
@@ -67,6 +67,36 @@ func Listen(address string, report func() Report, orders Snapshots, log *slog.Lo
 		}
 	}()
 	return s, nil
+}
+
+// guarded refuses what pages in a browser have it send: what is of another origin, and what is sent by a name that is not known to be ours, as whoever
+// serves a page can have its name lead here (DNS rebinding).
+func guarded(address string, h http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(address) // which was listened on
+	origin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method != http.MethodGet && q.Method != http.MethodHead {
+			if site := q.Header.Get("Sec-Fetch-Site"); origin.Check(q) != nil || site != "" && site != "same-origin" && site != "none" {
+				refuse(w, fmt.Errorf("%w: a page of another origin sent it", errForeign))
+				return
+			}
+			if !known(q.Host, own) {
+				refuse(w, fmt.Errorf("%w: it came for the name %q: call this address by its IP, as localhost, or by the name that admin.listen has", errForeign, q.Host))
+				return
+			}
+		}
+		h.ServeHTTP(w, q)
+	})
+}
+
+// known tells whether a request's Host is one that nobody else can have lead here: own, an IP or localhost.
+func known(host, own string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	ip, _, _ := strings.Cut(host, "%")
+	return net.ParseIP(ip) != nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }
 
 // Addr is the address bound.

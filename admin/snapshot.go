@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,10 @@ var (
 	ErrUnknown   = errors.New("not known")               // no such destination or snapshot: 404
 	ErrElsewhere = errors.New("not with this process")   // another one owns the destination: 409
 	ErrOrder     = errors.New("not what can be ordered") // 400
+
+	errForeign = errors.New("not taken from web pages")     // 403
+	errMethod  = errors.New("not a method of this address") // 405
+	errLong    = errors.New("longer than an order may be")  // 413
 )
 
 // maxOrder bounds the body of a request, in bytes.
@@ -71,6 +76,15 @@ type Answer struct {
 }
 
 func snapshotHandlers(mux *http.ServeMux, report func() Report, s Snapshots, log *slog.Logger) {
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, q *http.Request) {
+		refuse(w, fmt.Errorf("path %q: %w", q.URL.Path, ErrUnknown))
+	})
+	for path, methods := range map[string]string{"": "GET, HEAD, POST", "/cancel": "POST"} {
+		mux.HandleFunc("/api/destinations/{destination}/snapshot"+path, func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Allow", methods)
+			refuse(w, fmt.Errorf("%w: %s: use %s", errMethod, q.Method, methods))
+		})
+	}
 	mux.HandleFunc("GET /api/destinations/{destination}/snapshot", func(w http.ResponseWriter, q *http.Request) {
 		r, name := report(), q.PathValue("destination")
 		i := slices.IndexFunc(r.Destinations, func(d Destination) bool { return d.Name == name })
@@ -117,7 +131,18 @@ func body(w http.ResponseWriter, q *http.Request, v any) error {
 	if t, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return fmt.Errorf("%w: the content type must be application/json", ErrOrder)
 	}
-	d := json.NewDecoder(http.MaxBytesReader(w, q.Body, maxOrder))
+	text, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxOrder))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return fmt.Errorf("%w: %d bytes", errLong, large.Limit)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrOrder, err)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) { // null would order everything
+		return fmt.Errorf("%w: the body must be a JSON object, {} for what is configured", ErrOrder)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return fmt.Errorf("%w: %w", ErrOrder, err)
@@ -137,6 +162,12 @@ func refuse(w http.ResponseWriter, err error) {
 		code = http.StatusConflict
 	case errors.Is(err, ErrOrder):
 		code = http.StatusBadRequest
+	case errors.Is(err, errForeign):
+		code = http.StatusForbidden
+	case errors.Is(err, errMethod):
+		code = http.StatusMethodNotAllowed
+	case errors.Is(err, errLong):
+		code = http.StatusRequestEntityTooLarge
 	}
 	answer(w, code, Answer{Error: err.Error()})
 }

@@ -50,6 +50,9 @@ func TestSnapshots(t *testing.T) {
 		}
 		q.Header.Set("Content-Type", "application/json")
 		for i := 0; i < len(header); i += 2 {
+			if header[i] == "Host" {
+				q.Host = header[i+1]
+			}
 			q.Header.Set(header[i], header[i+1])
 		}
 		r, err := c.Do(q)
@@ -84,7 +87,20 @@ func TestSnapshots(t *testing.T) {
 		"two":           {"POST", shop, `{}{}`, nil, nil, 400, ""},
 		"nothing":       {"POST", shop, ``, nil, nil, 400, ""},
 		"unknown key":   {"POST", shop, `{"table":["a.*"]}`, nil, nil, 400, ""},
-		"too long":      {"POST", shop, `{"tables":["` + strings.Repeat("a", maxOrder) + `"]}`, nil, nil, 400, ""},
+		"too long":      {"POST", shop, `{"tables":["` + strings.Repeat("a", maxOrder) + `"]}`, nil, nil, 413, ""},
+		"null":          {"POST", shop, `null`, nil, nil, 400, ""},
+		"cancel null":   {"POST", shop + "/cancel", ` null`, nil, nil, 400, ""},
+		"no object":     {"POST", shop, `[]`, nil, nil, 400, ""},
+		"method":        {"PUT", shop, `{}`, nil, nil, 405, ""},
+		"cancel, get":   {"GET", shop + "/cancel", ``, nil, nil, 405, ""},
+		"path":          {"POST", shop + "s", `{}`, nil, nil, 404, ""},
+		"same site":     {"POST", shop, `{}`, []string{"Sec-Fetch-Site", "same-site", "Origin", base}, nil, 403, ""},
+		"same origin":   {"POST", shop, `{}`, []string{"Sec-Fetch-Site", "same-origin", "Origin", base}, nil, 202, "start shop [] [] map[]"},
+		"other name":    {"POST", shop, `{}`, []string{"Host", "evil.example:8088", "Origin", "http://evil.example:8088", "Sec-Fetch-Site", "same-origin"}, nil, 403, ""},
+		"name alone":    {"POST", shop + "/cancel", `{}`, []string{"Host", "evil.example"}, nil, 403, ""},
+		"localhost":     {"POST", shop, `{}`, []string{"Host", "LOCALHOST:8088"}, nil, 202, "start shop [] [] map[]"},
+		"IPv6":          {"POST", shop, `{}`, []string{"Host", "[::1]:8088"}, nil, 202, "start shop [] [] map[]"},
+		"name, status":  {"GET", shop, ``, []string{"Host", "monitored.example"}, nil, 200, ""},
 		"form":          {"POST", shop, `{}`, []string{"Content-Type", "text/plain"}, nil, 400, ""},
 		"other origin":  {"POST", shop, `{}`, []string{"Origin", "http://elsewhere.example"}, nil, 403, ""},
 		"other site":    {"POST", shop, `{}`, []string{"Sec-Fetch-Site", "cross-site"}, nil, 403, ""},
@@ -97,8 +113,9 @@ func TestSnapshots(t *testing.T) {
 		if got := strings.Join(to.orders, ", "); code != x.code || got != x.order {
 			t.Errorf("%s: code %d, order %q, not %d and %q: %s", name, code, got, x.code, x.order, body)
 		}
-		if code != 403 && !json.Valid([]byte(body)) {
-			t.Errorf("%s: %s", name, body)
+		var a Answer
+		if err := json.Unmarshal([]byte(body), &a); err != nil || code >= 300 && a.Error == "" {
+			t.Errorf("%s: %v: %s", name, err, body)
 		}
 		if x.err != nil && !strings.Contains(body, x.err.Error()) {
 			t.Errorf("%s: the answer does not say %v: %s", name, x.err, body)
@@ -125,5 +142,18 @@ func TestSnapshots(t *testing.T) {
 	report.Destinations = report.Destinations[1:2]
 	if code, _ := ask("GET", "/readyz", ""); code != 200 {
 		t.Errorf("a snapshot that cannot go on: readyz %d", code)
+	}
+}
+
+func TestKnownHosts(t *testing.T) {
+	for _, c := range []struct {
+		host, own string
+		want      bool
+	}{
+		{"db1:8088", "db1", true}, {"DB1", "db1", true}, {"db1.evil.example:8088", "db1", false}, {"", "", false}, {"10.0.0.1", "", true}, {"[fe80::1%25eth0]:1", "", true}, {"localhost.evil.example", "", false}, {"127.0.0.1.evil.example:1", "127.0.0.1", false},
+	} {
+		if got := known(c.host, c.own); got != c.want {
+			t.Errorf("%q at %q: %t", c.host, c.own, got)
+		}
 	}
 }
