@@ -66,12 +66,17 @@ func (c *Connector) dialThrough(ctx context.Context, addr string, wrap func(net.
 	_ = raw.SetDeadline(time.Time{})
 	s := &session{conn: conn, addr: addr, timeout: 30 * time.Second}
 	// The collation that the login asks for is not one that every server knows.
-	// MySQL may be told to hide the primary keys that it makes by itself from information_schema, though the log has them.
-	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode='', time_zone='+00:00' /*!80030 , show_gipk_in_create_table_and_information_schema=ON */"} {
+	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode='', time_zone='+00:00'"} {
 		if _, err := s.query(ctx, q); err != nil {
 			s.close()
 			return nil, err
 		}
+	}
+	// MySQL may be told to hide the primary keys that it makes by itself from information_schema, though the log has them. Servers that make none answer
+	// that they are asked nothing.
+	if _, err := s.query(ctx, "/*!80030 SET SESSION show_gipk_in_create_table_and_information_schema=ON */"); err != nil && serverCode(err) == 0 {
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }

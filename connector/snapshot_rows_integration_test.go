@@ -566,7 +566,6 @@ func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
 		"(a INT NOT NULL, b LONGTEXT NOT NULL, c INT NOT NULL, UNIQUE (b), UNIQUE (c))",
 		"(a INT NOT NULL, b TEXT NOT NULL, c INT NOT NULL, UNIQUE (a, b(20)), UNIQUE (c))",
 		"(a INT NOT NULL, b INT AS (a + 1) STORED NOT NULL, c INT AS (a + 2) VIRTUAL NOT NULL, UNIQUE (c), UNIQUE (b))",
-		"(a INT NOT NULL, c INT AS (a + 2) VIRTUAL, UNIQUE (c))",
 		"(id INT, b VARCHAR(5)) /*!80030 COMMENT='without a key: $gipk' */",
 	} {
 		own := "OFF"
