@@ -196,6 +196,15 @@ func (n *names) view() (*schema.View, error) {
 	if err := h.Load(n.ctx); err != nil {
 		return nil, r.c.stopOf(err)
 	}
+	if kept := r.c.opt.History; kept != nil && kept != h { // I5
+		if err := kept.Load(n.ctx); err != nil {
+			return nil, r.c.stopOf(err)
+		}
+		if any, _ := kept.PassesOver(ddl.Name{}); any {
+			return nil, r.c.stop("rows have been passed over (on_table_error), which only the schema history tells, and schema: log does without it",
+				"set schema: history again; or, if every sink stands behind those rows, stop in order and run: binlogmq schema forget", nil)
+		}
+	}
 	o := schema.ViewOptions{Source: n, Server: n.sv.ddl(), Scope: n.scope, Charsets: n.charsets, Logger: r.c.log}
 	v, err := h.Open(r.last, o, schema.Opening{
 		Here:  func() event.Position { return n.at },

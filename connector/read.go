@@ -72,6 +72,8 @@ type reader struct {
 	history *schema.History // the destination's, or with names from the log only one of its own
 	full    bool            // the log has the names: binlog_row_metadata=FULL
 
+	passing unreadRows // rows that are passed over
+
 	kept time.Time // when the schema history was last saved, or noted how far it reaches
 
 	caseless bool       // the source's names are
@@ -126,6 +128,8 @@ func (c *Connector) read(ctx context.Context, from event.Cursor, put func(contex
 		last: from.Position,
 	}
 	r.last.GTIDs = from.Position.GTIDs.Clone()
+	r.passing = unreadRows{log: c.log, told: map[string]*toldOf{}}
+	defer r.passing.rest()
 	if r.history = c.opt.History; c.opt.SchemaFrom == schema.FromLog {
 		r.history = schema.NewHistory(nil)
 	}
@@ -390,6 +394,7 @@ func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Ma
 			if r.main {
 				r.show(m)
 			}
+			r.passing.due()
 		}
 		var err error
 		if raw, err = stream.Next(); err != nil {

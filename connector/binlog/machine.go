@@ -804,7 +804,7 @@ func (m *Machine) define(t *TableMap, start uint64) (*definition, error) {
 			case errors.As(err, &stop):
 				// The place is ours to tell.
 				remedy := stop.Remedy
-				if stop.OfTable && m.opt.Unread == nil && countable(t) != nil {
+				if stop.OfTable && (m.opt.Unread == nil || m.opt.Unread.Decide == nil) && countable(t) != nil {
 					remedy += "; on_table_error: skip passes over such rows and counts them"
 				}
 				return nil, m.stopTable(start, d, stop.What, remedy, stop.Err)

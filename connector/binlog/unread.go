@@ -13,6 +13,7 @@ type UnreadOptions struct {
 	Decided func(*TableMap) (*StopError, error)
 
 	// Decide has them passed over from here on, as Tables has failed with that error, and in every replay; false: that cannot be kept.
+	// nil: such rows end the stream, unless it has been decided (I5).
 	Decide func(*TableMap, *StopError) (bool, error)
 
 	Tell func(*Unread) // of each rows event that is passed over
@@ -46,7 +47,7 @@ func (m *Machine) table(t *TableMap) (*event.Table, *StopError, error) {
 		return nil, nil, why
 	}
 	table, err := m.opt.Tables.Table(t)
-	if err == nil || !errors.As(err, &why) || !why.OfTable {
+	if err == nil || o.Decide == nil || !errors.As(err, &why) || !why.OfTable {
 		return table, nil, err
 	}
 	if table = countable(t); table == nil {

@@ -53,16 +53,19 @@ type History struct {
 	opening sync.Mutex // held while a reader brings it up to its start; taken before the others
 	saving  sync.Mutex // held while it is saved; taken before mu
 
-	mu      sync.Mutex
-	loaded  bool
-	known   bool           // at, read and base are
-	srv     ddl.Server     // Version is that of the server that answers now
-	at      event.Position // where base was read
-	read    event.Position // every statement up to here has been looked at
-	base    map[ddl.Name]*ddl.Table
-	lists   map[ddl.Name][]*version
-	places  map[string][]*version // by the statement
-	added   int                   // versions since the last compaction
+	mu     sync.Mutex
+	loaded bool
+	known  bool           // at, read and base are
+	srv    ddl.Server     // Version is that of the server that answers now
+	at     event.Position // where base was read
+	read   event.Position // every statement up to here has been looked at
+	base   map[ddl.Name]*ddl.Table
+	lists  map[ddl.Name][]*version
+	places map[string][]*version // by the statement
+
+	decisions map[ddl.Name][]*decision // rows that are passed over; they outlive all else that is known (I5)
+
+	added   int // versions since the last compaction
 	changes int64
 	saved   int64
 	loose   bool // it is not saved any more
@@ -86,9 +89,6 @@ type version struct {
 	// What is told with the statement itself must be the same in each replay (I5), whatever is found out later.
 	Before bool `json:"before,omitempty"` // what the table was before was known when the statement was first read
 	Late   bool `json:"late,omitempty"`   // what it became was not
-
-	// Passed are the definitions of the log, by definitionOf, of which rows are passed over.
-	Passed []string `json:"passed,omitempty"`
 }
 
 func (v *version) name() ddl.Name { return ddl.Name{Schema: v.Schema, Table: v.Table} }
@@ -112,7 +112,7 @@ func (v *version) within(pos *event.Position) bool {
 
 // NewHistory returns a History that is loaded from k when it is first used. k may be nil.
 func NewHistory(k Keeper) *History {
-	h := &History{keeper: k}
+	h := &History{keeper: k, decisions: map[ddl.Name][]*decision{}}
 	h.clear()
 	return h
 }
@@ -239,6 +239,7 @@ func (h *History) advance(read *event.Position) {
 // compact drops the versions that lie before the oldest cursor but the last of each table, which base then holds.
 func (h *History) compact(cursors []event.Position) {
 	h.added = 0
+	h.dropDecisions(cursors)
 	oldest := slices.IndexFunc(cursors, func(p event.Position) bool {
 		return !slices.ContainsFunc(cursors, func(q event.Position) bool { return !q.Reached(&p) })
 	})
@@ -346,10 +347,13 @@ func (h *History) Forget(n ddl.Name) bool {
 	h.changes++
 	if n == (ddl.Name{}) {
 		h.clear()
+		clear(h.decisions)
 		h.loaded = true // what is saved does not come back
 		return true
 	}
-	return h.forget(n)
+	there := h.forget(n) || len(h.decisions[n]) > 0
+	h.endDecisions(n)
+	return there
 }
 
 // forget makes what is known of a table to be looked up again. h.mu is held.
@@ -357,19 +361,8 @@ func (h *History) forget(n ddl.Name) bool {
 	_, there := h.base[n]
 	there = there || len(h.lists[n]) > 0
 	delete(h.base, n)
-	passed := false
 	for _, v := range h.lists[n] {
 		v.State, v.Def, v.Late = ddl.Unknown, nil, true
-		passed = passed || len(v.Passed) > 0
-	}
-	if passed { // I5: what was passed over stays so in a replay; it is what comes behind that is looked up
-		last := h.lists[n][len(h.lists[n])-1]
-		at := event.Position{File: last.File, Offset: last.End, ServerUUID: last.Server}
-		if h.read.Reached(&at) {
-			at = h.read
-		}
-		h.lists[n] = append(h.lists[n], &version{Schema: n.Schema, Table: n.Table, Server: at.ServerUUID, File: at.File, Start: at.Offset, End: at.Offset, Looked: true, State: ddl.Unknown})
-		h.added++
 	}
 	return there
 }
@@ -384,6 +377,8 @@ type savedHistory struct {
 	Read     savedPlace   `json:"read"`
 	Tables   []savedTable `json:"tables"`
 	Versions []*version   `json:"versions,omitempty"`
+
+	Passed []*decision `json:"passed_over,omitempty"`
 }
 
 type savedPlace struct {
@@ -409,13 +404,15 @@ func compareNames(a, b ddl.Name) int {
 
 // encode writes the history as JSON.
 func (h *History) encode() ([]byte, error) {
-	place := func(p *event.Position) savedPlace { return savedPlace{p.File, p.Offset, p.GTIDs, p.ServerUUID} }
-	s := savedHistory{Format: historyFormat, MariaDB: h.srv.MariaDB, Caseless: h.srv.Caseless, At: place(&h.at), Read: place(&h.read), Tables: []savedTable{}}
+	s := savedHistory{Format: historyFormat, MariaDB: h.srv.MariaDB, Caseless: h.srv.Caseless, At: saved(&h.at), Read: saved(&h.read), Tables: []savedTable{}}
 	for _, n := range slices.SortedFunc(maps.Keys(h.base), compareNames) {
 		s.Tables = append(s.Tables, savedTable{n.Schema, n.Table, h.base[n]})
 	}
 	for _, n := range slices.SortedFunc(maps.Keys(h.lists), compareNames) {
 		s.Versions = append(s.Versions, h.lists[n]...)
+	}
+	for _, n := range slices.SortedFunc(maps.Keys(h.decisions), compareNames) {
+		s.Passed = append(s.Passed, h.decisions[n]...)
 	}
 	data, err := json.Marshal(&s)
 	if err == nil && len(data) > maxHistory {
@@ -460,10 +457,18 @@ func (h *History) decode(data []byte) error {
 			h.places[v.place()] = append(h.places[v.place()], v)
 		}
 	}
+	decisions := map[ddl.Name][]*decision{}
+	for _, d := range s.Passed {
+		if d == nil || d.Schema == "" || d.Table == "" || d.Definition == "" {
+			return errors.New("what is passed over makes no sense")
+		}
+		decisions[d.name()] = append(decisions[d.name()], d)
+	}
+	h.decisions = decisions
 	h.srv.MariaDB, h.srv.Caseless = s.MariaDB, s.Caseless
 	h.at, h.read = s.At.position(), s.Read.position()
 	h.known = true
-	h.added = len(s.Versions)
+	h.added = len(s.Versions) + len(s.Passed)
 	for _, n := range stale { // I6: to be looked up again
 		h.forget(n)
 	}
@@ -502,11 +507,17 @@ func (h *History) Tables() (list []Summary, at, read event.Position) {
 		all[n] = &Summary{Name: n, State: ddl.Known, Columns: len(t.Columns)}
 	}
 	for n, l := range h.lists {
-		s := &Summary{Name: n, Versions: len(l), State: l[len(l)-1].State, Passed: len(l[len(l)-1].Passed) > 0}
+		s := &Summary{Name: n, Versions: len(l), State: l[len(l)-1].State}
 		if d := l[len(l)-1].Def; d != nil {
 			s.Columns = len(d.Columns)
 		}
 		all[n] = s
+	}
+	for n, l := range h.decisions {
+		if all[n] == nil {
+			all[n] = &Summary{Name: n, State: ddl.Unknown}
+		}
+		all[n].Passed = slices.ContainsFunc(l, (*decision).open)
 	}
 	for _, n := range slices.SortedFunc(maps.Keys(all), compareNames) {
 		if n.Table != "" {

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +43,7 @@ type View struct {
 	behind bool                  // the reader may stand before the place where base was read
 	ahead  map[ddl.Name]int      // statements that touch a table between the reader and that place; nil: not known
 	cur    map[ddl.Name]*version // nil: none
+	said   string                // the last statement, by placeOf
 }
 
 // ViewOptions are those of a View.
@@ -195,6 +194,9 @@ func (v *View) Changed(st *binlog.Statement) error {
 	if err := v.pass(); err != nil {
 		return err
 	}
+	if err := v.ends(st); err != nil {
+		return err
+	}
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
 	if !v.h.known {
@@ -286,62 +288,6 @@ func (v *View) found(n ddl.Name, here *event.Position) *version {
 		v.cur[n] = x
 	}
 	return x
-}
-
-// maxPassed bounds the definitions of one version of which rows are passed over (I9).
-const maxPassed = 64
-
-// definitionOf names a definition of the log.
-func definitionOf(definition []byte) string {
-	sum := sha256.Sum256(definition)
-	return hex.EncodeToString(sum[:12])
-}
-
-// passed tells whether rows of a definition are passed over where the reader stands.
-func (v *View) passed(n ddl.Name, definition []byte) (bool, error) {
-	v.h.mu.Lock()
-	some := slices.ContainsFunc(v.h.lists[n], func(x *version) bool { return len(x.Passed) > 0 })
-	v.h.mu.Unlock()
-	if !some {
-		return false, nil
-	}
-	here, err := v.src.Here()
-	if err != nil {
-		return false, err
-	}
-	v.h.mu.Lock()
-	defer v.h.mu.Unlock()
-	x := v.found(n, &here)
-	return x != nil && slices.Contains(x.Passed, definitionOf(definition)), nil
-}
-
-// passOver has rows of a definition passed over from here on, in each replay, until a statement changes the table (I5). It returns false if that
-// cannot be kept.
-func (v *View) passOver(n ddl.Name, definition []byte) (bool, error) {
-	here, err := v.src.Here()
-	if err != nil {
-		return false, err
-	}
-	v.h.mu.Lock()
-	defer v.h.mu.Unlock()
-	if !v.h.known || v.h.loose || !v.follows(n.Schema) {
-		return false, nil
-	}
-	x := v.found(n, &here)
-	if x == nil {
-		s, t := v.Lookup(n)
-		if s != ddl.Known {
-			s, t = ddl.Unknown, nil
-		}
-		x = &version{Schema: n.Schema, Table: n.Table, Server: here.ServerUUID, File: here.File, Start: here.Offset, End: here.Offset, State: s, Def: t, Looked: true}
-		v.insert(x, nil)
-	}
-	if len(x.Passed) >= maxPassed {
-		return false, nil
-	}
-	x.Passed = append(x.Passed, definitionOf(definition))
-	v.h.changes++
-	return true, nil
 }
 
 // def returns what is known of a table where the reader stands; which tells one definition from another.
