@@ -47,6 +47,7 @@ type chunkWindow interface {
 // rowSource is what rows are read from: a tableReader.
 type rowSource interface {
 	tables(ctx context.Context, match func(caseless bool) *tablefilter.Filter) ([]ddl.Name, error)
+	unseen(ctx context.Context, match func(caseless bool) *tablefilter.Filter) (grants []string, err error)
 	read(ctx context.Context, place event.Position, q chunkQuery) (*chunkRead, error)
 	end(ctx context.Context, place event.Position) (event.Position, error) // of the log of the server that place names
 	close()
@@ -85,6 +86,7 @@ type snapshotRun struct {
 	ahead  snapshot.Progress // not saved: tables without rows were passed. It counts while what is saved has its Step
 	total  int               // tables listed
 	told   bool              // what of the order meets no table
+	unseen []string          // what grants the account what it may not read
 }
 
 // tableRun is what is known of the table that is read.
@@ -261,7 +263,10 @@ func (d *snapshotDriver) idle() {
 		d.src.close()
 	}
 	d.run, d.table, d.failures, d.disturbed = nil, nil, 0, 0
-	d.show(func(s *Snapshot) { *s = Snapshot{State: s.State, Since: s.Since}; s.to(SnapshotNone) })
+	d.show(func(s *Snapshot) {
+		*s = Snapshot{State: s.State, Since: s.Since, Warning: s.Warning}
+		s.to(SnapshotNone)
+	})
 }
 
 // to changes the state.
@@ -293,7 +298,7 @@ func (d *snapshotDriver) release(ctx context.Context) error {
 func (d *snapshotDriver) begin(req *snapshot.Request, prog *snapshot.Progress) error {
 	f, err := tablefilter.New(req.Tables)
 	if err != nil {
-		return d.c.stop("snapshot "+req.ID+": "+err.Error(), "cancel it with: binlogmq snapshot cancel, and order it again", nil)
+		return d.c.stop("snapshot "+req.ID+": "+err.Error(), "cancel it with: "+cancelCommand+" --id "+req.ID+", and order it again", nil)
 	}
 	d.run, d.table = &snapshotRun{id: req.ID, begun: time.Now(), filter: f, done: map[ddl.Name]bool{}, gone: map[ddl.Name]int{}}, nil
 	word := "a snapshot begins"
@@ -375,8 +380,11 @@ func (d *snapshotDriver) choose(ctx context.Context, req *snapshot.Request, prog
 		}
 		r.total = len(all)
 		if !r.told {
+			if err := d.sight(ctx, req, prog, all); err != nil {
+				return nil, err
+			}
 			r.told = true
-			d.unmet(req, all, r.fold)
+			d.unmet(req, all, r.fold, strings.Join(r.unseen, "; "))
 		}
 		for _, n := range all {
 			if r.gone[n] > 1 {
@@ -417,9 +425,33 @@ func (r *snapshotRun) leave(n ddl.Name) {
 	r.list = slices.DeleteFunc(r.list, func(l ddl.Name) bool { return l == n })
 }
 
+// sight looks whether the account may read all that the order takes in: what it may not see is missing in the list without an error.
+func (d *snapshotDriver) sight(ctx context.Context, req *snapshot.Request, prog *snapshot.Progress, all []ddl.Name) error {
+	grants, err := d.src.unseen(ctx, d.run.filter.For)
+	if err != nil {
+		return err
+	}
+	d.run.unseen = grants
+	if len(all) == 0 && req.Reason != snapshot.ReasonOrdered && !prog.Begun() {
+		// Nobody looks whether an order of the program has found what it was for (I3).
+		what, remedy := "a snapshot finds no table", "look whether tables and snapshot.tables name those that there are"
+		if len(grants) > 0 {
+			what += ", and user " + d.c.opt.User + " may not read all that it is for"
+			remedy = "run on the source: " + strings.Join(grants, "; ")
+		}
+		return d.c.stop(what, remedy+"; it begins as soon as there is one. Where there is nothing to be read, cancel it with: "+cancelCommand+" --id "+req.ID, nil)
+	}
+	warning := ""
+	if len(grants) > 0 {
+		warning = "user " + d.c.opt.User + " may not read all that snapshot " + req.ID + " is for, and what it may not see is left out: run on the source: " + strings.Join(grants, "; ") + "; then order what is missing with: binlogmq snapshot start"
+		d.c.log.Warn("a snapshot leaves out what the account may not see", "snapshot", req.ID, "warning", warning)
+	}
+	d.show(func(s *Snapshot) { s.Warning = warning })
+	return nil
+}
+
 // unmet tells what of the order meets none of the tables.
-func (d *snapshotDriver) unmet(req *snapshot.Request, all []ddl.Name, caseless bool) {
-	grants := strings.Join(d.c.selectGrants(), "; ")
+func (d *snapshotDriver) unmet(req *snapshot.Request, all []ddl.Name, caseless bool, grants string) {
 	if len(all) == 0 {
 		d.c.log.Warn("a snapshot finds no table: if there are some, the account may not see them", "snapshot", req.ID, "tables", req.Tables, "remedy", grants)
 	}
@@ -462,10 +494,16 @@ func (d *snapshotDriver) finish(ctx context.Context, req *snapshot.Request, prog
 	if err := d.log.Finish(ctx, req.ID); err != nil {
 		return err
 	}
+	if len(d.run.unseen) > 0 {
+		d.c.log.Warn("a snapshot has left out what the account may not see", "snapshot", req.ID, "tables", prog.Done, "remedy", strings.Join(d.run.unseen, "; "))
+	}
 	d.c.log.Info("a snapshot is read; its end is in the stream", "snapshot", req.ID, "tables", prog.Done, "rows", prog.Rows, "took", time.Since(d.run.begun).Round(time.Millisecond))
 	d.idle()
 	return nil
 }
+
+// cancelCommand is what remedies name; which snapshot it is for is added where that is known.
+const cancelCommand = "binlogmq snapshot cancel"
 
 // condition returns what was ordered for a table; "": nothing.
 func condition(where map[string]string, n ddl.Name, caseless bool) string {
@@ -639,6 +677,14 @@ func (d *snapshotDriver) judge(err error) time.Duration {
 	d.failures++
 	var stop *StopError
 	if judged := d.c.judge(err); errors.As(judged, &stop) {
+		if d.run != nil { // those that wait behind it are not to be cancelled with it
+			own := *stop
+			own.Remedy = strings.Replace(stop.Remedy, cancelCommand+",", cancelCommand+" --id "+d.run.id+",", 1)
+			if s, ok := strings.CutSuffix(own.Remedy, cancelCommand); ok {
+				own.Remedy = s + cancelCommand + " --id " + d.run.id
+			}
+			judged = &own
+		}
 		return d.fail("a snapshot cannot go on; it waits, and the stream goes on", judged, where, snapshotBlocked)
 	}
 	if serverCode(err) != 0 && !passing(err) && d.failures >= 5 {

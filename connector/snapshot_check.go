@@ -94,6 +94,18 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 			k.add(Warning, "GRANT SELECT ON "+snapshot.Quote(name)+".* TO "+k.c.accountName()+";", "no table of database %s can be seen: it has none that snapshots read, or user %s may not read them", name, k.c.opt.User)
 		}
 	}
+	may, err := k.s.sight(ctx, k.sv)
+	if err != nil {
+		k.failed(err)
+		return
+	}
+	if unseen := may.unseen(captured, wanted, k.c.accountName()); len(unseen) > 0 {
+		sev := Warning
+		if n == 0 {
+			sev = Error
+		}
+		k.add(sev, strings.Join(unseen[:min(len(unseen), mostNamed)], ";\n")+";", "user %s may not read all tables that snapshots are for: those that it may not see are left out without an error", k.c.opt.User)
+	}
 	if len(keyless) > 0 {
 		k.add(Warning, "give them a primary key, or a unique one of columns that are NOT NULL; or leave them out by snapshot.tables",
 			"%d tables have no key and more than %d MiB, which is the most that a snapshot reads at once: %s", len(keyless), k.c.keyless()>>20, named(keyless))
@@ -103,7 +115,7 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 			"%d tables have an engine without transactions: rows that are written while they are read may come as an insert once more: %s", len(plain), named(plain))
 	}
 	if n > 0 && len(grants) == 0 {
-		k.add(OK, "", "%d tables can be read for snapshots", n)
+		k.add(OK, "", "%d %s can be read for snapshots", n, map[bool]string{true: "table", false: "tables"}[n == 1])
 	}
 }
 

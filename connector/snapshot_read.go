@@ -199,6 +199,20 @@ func (k *tableReader) tables(ctx context.Context, match func(caseless bool) *tab
 	return all, k.failed(err)
 }
 
+// unseen returns the statements by which the account may read what the patterns take in; none: it may.
+func (k *tableReader) unseen(ctx context.Context, match func(caseless bool) *tablefilter.Filter) ([]string, error) {
+	l, err := k.connect(ctx, k.c.Status().ServerUUID)
+	if err != nil {
+		return nil, err
+	}
+	k.c.learnAccount(ctx, l.ask)
+	may, err := l.ask.sight(ctx, l.sv)
+	if err != nil {
+		return nil, k.failed(err)
+	}
+	return may.unseen(k.c.tables(l.sv), match(l.sv.caseless()), k.c.accountName()), nil
+}
+
 func (l *tableLink) tables(ctx context.Context, captured, wanted *tablefilter.Filter) (all []ddl.Name, err error) {
 	schemas, err := l.ask.query(ctx, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
 	if err != nil {
@@ -424,7 +438,7 @@ func (l *tableLink) define(ctx context.Context, n ddl.Name) (*snapshot.Reader, e
 
 // unreadable is the stop of a table that cannot be read as it is.
 func (c *Connector) unreadable(n ddl.Name, err error) error {
-	return c.stop("table "+n.String()+" cannot be read for a snapshot", "leave it out with the snapshot's tables, or cancel the snapshot with: binlogmq snapshot cancel", err)
+	return c.stop("table "+n.String()+" cannot be read for a snapshot", "leave it out with the snapshot's tables, or cancel the snapshot with: "+cancelCommand, err)
 }
 
 // keyOf describes the key of a table, so that another order of its rows has another description.
@@ -616,7 +630,7 @@ func (s *selection) blame(ctx context.Context, err error) error {
 		return err // without it there is an error, too
 	}
 	return s.l.c.stop(fmt.Sprintf("the snapshot's condition for table %s is refused: %s", s.q.table, s.cond),
-		"cancel the snapshot with: binlogmq snapshot cancel, correct the condition and order it again", err)
+		"cancel the snapshot with: "+cancelCommand+", correct the condition and order it again", err)
 }
 
 // bound has the server end statements that take too long.

@@ -35,6 +35,7 @@ type fakeTables struct {
 	got     map[ddl.Name][]int // what was inserted
 	drop    map[int]bool       // rows that the stream has shown
 	ordinal int64
+	grants  []string            // that the account lacks
 	before  func(q *chunkQuery) // called at each read
 	atEnd   func()              // called when everything seems to be read
 }
@@ -70,6 +71,12 @@ func (f *fakeTables) tables(_ context.Context, match func(bool) *tablefilter.Fil
 		return slices.Compare([]string{a.Schema, a.Table}, []string{b.Schema, b.Table})
 	})
 	return all, nil
+}
+
+func (f *fakeTables) unseen(context.Context, func(bool) *tablefilter.Filter) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.grants, f.failure("unseen")
 }
 
 func numberTable(n ddl.Name) *event.Table {
@@ -573,7 +580,7 @@ func TestSnapshotTellsWhatMeetsNoTable(t *testing.T) {
 		{nil, false, []string{"finds no table", "table=shop.B", "table=shop.a", "table=shop.wrong"}},
 	} {
 		text.Reset()
-		d.unmet(req, c.tables, c.caseless)
+		d.unmet(req, c.tables, c.caseless, "")
 		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 		if len(lines) != len(c.want) {
 			t.Errorf("%v: %s", c.tables, text.String())
@@ -585,4 +592,40 @@ func TestSnapshotTellsWhatMeetsNoTable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSnapshotOfWhatIsNotSeenI3: an order of the program that meets no table is not done with, and what the account may not see is told of for as long as anybody may look.
+func TestSnapshotOfWhatIsNotSeenI3(t *testing.T) {
+	const grant = "GRANT SELECT ON `shop`.* TO u"
+	for _, reason := range []string{snapshot.ReasonStart, snapshot.ReasonLost} {
+		f := newFakeTables(t)
+		f.grants = []string{grant}
+		d := f.driver(snapshot.Request{ID: "1", Reason: reason}, SnapshotOptions{})
+		for range 2 {
+			wait, err := d.turn(t.Context())
+			var stop *StopError
+			if !errors.As(err, &stop) || !strings.Contains(stop.Remedy, grant) || !strings.Contains(stop.Remedy, "snapshot cancel --id 1") {
+				t.Fatalf("%s: %v, %v", reason, wait, err)
+			}
+			if wait := d.judge(err); wait != snapshotBlocked || d.c.Status().Snapshot.Err == nil || d.current() != "1" {
+				t.Errorf("%s: again in %v, status %+v", reason, wait, d.c.Status().Snapshot)
+			}
+		}
+		f.rows[shop("a")] = upTo(5) // granted, in part
+		f.finished(d)
+		f.want("a", upTo(5))
+		if s := d.c.Status().Snapshot; s.State != SnapshotNone || s.Err != nil || !strings.Contains(s.Warning, grant) {
+			t.Errorf("%s: ended with %+v", reason, s)
+		}
+		f.grants = nil
+		if err := f.log.Order(t.Context(), snapshot.Request{ID: "2", Reason: reason}); err != nil {
+			t.Fatal(err)
+		}
+		f.finished(d)
+		if s := d.c.Status().Snapshot; s.Warning != "" {
+			t.Errorf("%s: nothing is left out, but %q", reason, s.Warning)
+		}
+	}
+	f := newFakeTables(t)
+	f.finished(f.driver(snapshot.Request{ID: "1", Reason: snapshot.ReasonOrdered}, SnapshotOptions{})) // somebody looks
 }

@@ -56,6 +56,7 @@ type Snapshot struct {
 	Rows          int64     // rows of the request that were handed on
 	PendingChunks int       // chunks that some cursor has not passed
 	PendingBytes  int64     // of those, as they are kept
+	Warning       string    // what the snapshot that was begun last leaves out, as the account may not read it, with the remedy; it stays until another one begins
 	Err           error     // why the last attempt to go on failed; nil when all is well
 }
 
