@@ -71,7 +71,7 @@ var Metrics = []Metric{
 	{Name: "binlogmq_snapshot_tables", Help: "tables of the snapshot that is being read", dest: snapshot(func(s *Snapshot) int64 { return s.Tables })},
 	{Name: "binlogmq_snapshot_tables_done", Help: "those of them that are read to their end", dest: snapshot(func(s *Snapshot) int64 { return s.Done })},
 	{Name: "binlogmq_snapshot_rows", Help: "rows of the snapshot that is being read, handed on so far", dest: snapshot(func(s *Snapshot) int64 { return s.Rows })},
-	{Name: "binlogmq_snapshot_pending_chunks", Help: "chunks of snapshots that not every sink has passed", dest: snapshot(func(s *Snapshot) int64 { return s.Chunks })},
+	{Name: "binlogmq_snapshot_pending_chunks", Help: "chunks of snapshots that are kept until every cursor is well past them", dest: snapshot(func(s *Snapshot) int64 { return s.Chunks })},
 	{Name: "binlogmq_snapshot_pending_bytes", Help: "what these chunks take in the store of cursors", dest: snapshot(func(s *Snapshot) int64 { return s.Bytes })},
 	{Name: "binlogmq_sink_up", Help: "1 while the sink works", sink: func(s *Sink) (float64, bool) { return flag(s.Healthy()), true }},
 	{Name: "binlogmq_sink_rows", Help: "row changes whose messages the broker has confirmed", Counter: true, sink: sinkValue(func(s *Sink) int64 { return s.Rows })},

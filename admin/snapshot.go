@@ -18,13 +18,14 @@ type Snapshot struct {
 	State    string          `json:"state"`               // of reading: none, reading, waiting or failing
 	Since    string          `json:"since,omitempty"`     // when State became what it is, RFC 3339 in UTC
 	Error    string          `json:"error,omitempty"`     // why it does not go on, with the remedy
+	Warning  string          `json:"warning,omitempty"`   // what is left out by the snapshot that was begun last, as the account may not read it, with the remedy
 	Table    string          `json:"table,omitempty"`     // that is being read
 	Tables   int64           `json:"tables"`              // of the snapshot that is being read, as far as is known
 	Done     int64           `json:"tables_done"`         // of those, read to their end
 	Rows     int64           `json:"rows"`                // of the snapshot that is being read, handed on
-	Chunks   int64           `json:"pending_chunks"`      // handed on, and not passed by every sink
+	Chunks   int64           `json:"pending_chunks"`      // handed on, and kept until every cursor is well past them
 	Bytes    int64           `json:"pending_bytes"`       // what they take in the store of cursors
-	Waits    string          `json:"waits_for,omitempty"` // the sink or client that has passed the fewest of these chunks
+	Waits    string          `json:"waits_for,omitempty"` // the sink or client that has passed the fewest of these chunks; none: all have passed them
 	Queue    []SnapshotOrder `json:"queue"`               // the first one is being read
 	Finished string          `json:"finished,omitempty"`  // id of the last one that came to its end
 }
@@ -46,7 +47,7 @@ type SnapshotOrder struct {
 type Snapshots interface {
 	// StartSnapshot orders a snapshot, which is saved when it returns.
 	StartSnapshot(ctx context.Context, destination string, o SnapshotOrder) (id string, err error)
-	// CancelSnapshot takes a snapshot off the queue, or all of them for an empty id.
+	// CancelSnapshot takes a snapshot off the queue, or all of them for an empty id; it is ErrUnknown where there is none.
 	CancelSnapshot(ctx context.Context, destination, id string) error
 }
 

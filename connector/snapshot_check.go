@@ -104,7 +104,7 @@ func (k *checker) snapshots(ctx context.Context, tables *tablefilter.Filter) {
 		if n == 0 {
 			sev = Error
 		}
-		k.add(sev, strings.Join(unseen[:min(len(unseen), mostNamed)], ";\n")+";", "user %s may not read all tables that snapshots are for: those that it may not see are left out without an error", k.c.opt.User)
+		k.add(sev, strings.Join(unseen[:min(len(unseen), mostNamed)], ";\n")+";", "user %s may not read all tables that snapshots are for: those that it may not see are left out, and nothing fails", k.c.opt.User)
 	}
 	if len(keyless) > 0 {
 		k.add(Warning, "give them a primary key, or a unique one of columns that are NOT NULL; or leave them out by snapshot.tables",

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +47,8 @@ func requestOf(d *config.Destination, o *admin.SnapshotOrder) (snapshot.Request,
 		}
 		clients = append(clients, clientOf(d.Name, name).Client)
 	}
-	if _, err := tablefilter.New(o.Tables); err != nil {
+	wanted, err := tablefilter.New(o.Tables)
+	if err != nil {
 		return fail("%w", err)
 	}
 	if err := condition.CheckAll(o.Where); err != nil {
@@ -55,6 +57,11 @@ func requestOf(d *config.Destination, o *admin.SnapshotOrder) (snapshot.Request,
 	r := newRequest(d, snapshot.ReasonOrdered, clients)
 	if len(o.Tables) > 0 {
 		r.Tables = o.Tables
+	} else if wanted, err = tablefilter.New(d.Snapshot.Tables); err != nil {
+		return fail("%w", err)
+	}
+	if err := within(d, o, wanted); err != nil {
+		return fail("%w", err)
 	}
 	if len(o.Where) > 0 {
 		where := maps.Clone(r.Where)
@@ -65,6 +72,42 @@ func requestOf(d *config.Destination, o *admin.SnapshotOrder) (snapshot.Request,
 		r.Where = where
 	}
 	return r, nil
+}
+
+// within tells what of an order cannot mean any table, whichever there are.
+func within(d *config.Destination, o *admin.SnapshotOrder, wanted *tablefilter.Filter) error {
+	captured, err := tablefilter.New(d.Tables)
+	if err != nil {
+		return err
+	}
+	for _, p := range o.Tables {
+		one, err := tablefilter.New([]string{p})
+		if err != nil {
+			return err
+		}
+		// Whether the source tells upper from lower case is not known here.
+		for _, r := range one.Folded().Ranges() {
+			if !strings.HasPrefix(strings.TrimSpace(p), "!") && !captured.Folded().MayTake(r) {
+				return fmt.Errorf("%s is not in the destination's tables, %s: add it there and restart first", p, patternsText(captured))
+			}
+		}
+	}
+	for _, table := range slices.Sorted(maps.Keys(o.Where)) {
+		if !wanted.MayTakeNamed(table) {
+			return fmt.Errorf("the condition for %s is for a table that the snapshot does not read, as its tables are %s", table, patternsText(wanted))
+		}
+		if !captured.MayTakeNamed(table) {
+			return fmt.Errorf("the condition for %s is for a table that is not in the destination's tables: add it there and restart first", table)
+		}
+	}
+	return nil
+}
+
+func patternsText(f *tablefilter.Filter) string {
+	if p := f.Patterns(); len(p) > 0 {
+		return strings.Join(p, ", ")
+	}
+	return "all"
 }
 
 // orderFirst orders what start: snapshot promises to whoever has no cursor yet. It runs before the first cursor is saved, so a crash anywhere
@@ -167,13 +210,21 @@ func (p *program) StartSnapshot(ctx context.Context, destination string, o admin
 	return r.ID, d.snapshots.Order(ctx, r)
 }
 
+var errNoneOrdered = errors.New("no snapshot is ordered")
+
 // CancelSnapshot implements [admin.Snapshots].
 func (p *program) CancelSnapshot(ctx context.Context, destination, id string) error {
 	d, err := p.owned(destination)
 	if err != nil {
 		return err
 	}
-	if id != "" && !slices.ContainsFunc(d.snapshots.Status().Queue, func(r snapshot.Request) bool { return r.ID == id }) {
+	if err := d.snapshots.Load(ctx); err != nil {
+		return err
+	}
+	switch q := d.snapshots.Status().Queue; {
+	case len(q) == 0 && id == "":
+		return fmt.Errorf("destination %s: %w: %w", destination, admin.ErrUnknown, errNoneOrdered)
+	case id != "" && !slices.ContainsFunc(q, func(r snapshot.Request) bool { return r.ID == id }):
 		return fmt.Errorf("destination %s, snapshot %q: %w: it is not ordered, or not any more", destination, id, admin.ErrUnknown)
 	}
 	return d.snapshots.Cancel(ctx, id)
@@ -197,6 +248,7 @@ func reportSnapshot(st snapshot.Status, at connector.Snapshot) *admin.Snapshot {
 	if !at.Since.IsZero() {
 		out.Since = at.Since.UTC().Format(time.RFC3339)
 	}
+	out.Warning = strings.Join(strings.Fields(at.Warning), " ")
 	if at.Err != nil {
 		out.Error = oneLine(at.Err)
 	}

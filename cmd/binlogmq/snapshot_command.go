@@ -114,7 +114,13 @@ func snapshotCancel(ctx context.Context, args []string, out io.Writer) error {
 		err = ask(ctx, f.Name(), cfg, *at, err, http.MethodPost, d.Name, "/cancel", &admin.CancelOrder{ID: *id}, new(admin.Answer))
 	case err == nil:
 		defer func() { _ = free() }()
-		err = newSnapshots(s, d.Name).Cancel(ctx, *id)
+		l := newSnapshots(s, d.Name)
+		if err = l.Load(ctx); err == nil && *id == "" && len(l.Status().Queue) == 0 {
+			err = fmt.Errorf("snapshot cancel: destination %s: %w", d.Name, errNoneOrdered)
+		}
+		if err == nil {
+			err = l.Cancel(ctx, *id)
+		}
 	}
 	if err != nil {
 		return err
@@ -209,11 +215,14 @@ func showSnapshot(out io.Writer, destination, saved string, s *admin.Snapshot) {
 		}
 	}
 	if s.Chunks > 0 {
-		fmt.Fprintf(out, "  pending  %d chunks, %d bytes: not every sink has passed them", s.Chunks, s.Bytes)
+		fmt.Fprintf(out, "  pending  %d chunks, %d bytes: kept until every cursor is well past them", s.Chunks, s.Bytes)
 		if s.Waits != "" {
 			fmt.Fprintf(out, "; the last one is %s", s.Waits)
 		}
 		fmt.Fprintln(out)
+	}
+	if s.Warning != "" {
+		fmt.Fprintf(out, "  warning  %s\n", s.Warning)
 	}
 	if s.Error != "" {
 		fmt.Fprintf(out, "  error    %s\n", s.Error)

@@ -53,6 +53,7 @@ func TestSnapshotCommands(t *testing.T) {
 	expect(0, "shop: as saved: 1 ordered", "status")
 	expect(0, "all snapshots of destination shop are cancelled", "cancel", "--destination", "shop")
 	expect(0, "shop: as saved: no snapshot is ordered\n", "status")
+	expect(1, "destination shop: no snapshot is ordered", "cancel", "--destination", "shop")
 
 	store := openFiles(t, dir)
 	expect(1, "no address of the running process is known: set admin.listen, or give --admin URL (cursor directory", "start", "--destination", "shop")
@@ -88,6 +89,7 @@ func TestSnapshotCommands(t *testing.T) {
 	if q := d.snapshots.Status().Queue; len(q) != 0 {
 		t.Errorf("cancelled: %+v", q)
 	}
+	expect(1, "no snapshot is ordered", "cancel", "--destination", "shop", "--admin", s.Addr())
 	for name, o := range map[string]admin.SnapshotOrder{
 		"sink": {Sinks: []string{"nope"}}, "pattern": {Tables: []string{"a"}}, "condition": {Where: map[string]string{"a.b": ")"}}, "id": {ID: "x"},
 	} {
@@ -97,6 +99,29 @@ func TestSnapshotCommands(t *testing.T) {
 	}
 	if _, err := p.StartSnapshot(t.Context(), "nope", admin.SnapshotOrder{}); !errors.Is(err, admin.ErrUnknown) {
 		t.Error(err)
+	}
+}
+
+// TestOrdersThatMeanNothing: what is not for any table, whichever there are, is refused with what to do.
+func TestOrdersThatMeanNothing(t *testing.T) {
+	d := &config.Destination{Name: "shop", Tables: []string{"shop.*", "!shop.secret*", "Log.day_?"}, Snapshot: config.Snapshot{Tables: []string{"shop.order*"}, Where: map[string]string{"shop.item": "id > 1"}}}
+	for name, c := range map[string]struct {
+		o    admin.SnapshotOrder
+		want string // "": it is taken
+	}{
+		"as configured":         {admin.SnapshotOrder{}, ""},
+		"some":                  {admin.SnapshotOrder{Tables: []string{"*.item", "!shop.x", "log.DAY_1"}}, ""},
+		"elsewhere":             {admin.SnapshotOrder{Tables: []string{"shop.a", "other.*"}}, "other.* is not in the destination's tables, shop.*, !shop.secret*, Log.day_?: add it there and restart first"},
+		"left out":              {admin.SnapshotOrder{Tables: []string{"shop.secret_1"}}, "shop.secret_1 is not in"},
+		"condition":             {admin.SnapshotOrder{Where: map[string]string{"shop.orders": "id > 5"}}, ""},
+		"case":                  {admin.SnapshotOrder{Where: map[string]string{"SHOP.orders": "id > 5"}}, ""},
+		"condition, not read":   {admin.SnapshotOrder{Where: map[string]string{"shop.item": "id > 5"}}, "condition for shop.item is for a table that the snapshot does not read, as its tables are shop.order*"},
+		"condition, of another": {admin.SnapshotOrder{Tables: []string{"*.*"}, Where: map[string]string{"other.a": "id > 5"}}, "condition for other.a is for a table that is not in the destination's"},
+	} {
+		_, err := requestOf(d, &c.o)
+		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, admin.ErrOrder) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, not %q", name, err, c.want)
+		}
 	}
 }
 

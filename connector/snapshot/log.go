@@ -121,7 +121,7 @@ type Status struct {
 	Ended    []Ended   `json:"ended,omitempty"`    // the latest ones, the latest last
 	Chunks   int       `json:"chunks"`             // that stand in the stream and that not all cursors have passed
 	Bytes    int64     `json:"bytes"`              // that they take as they are saved
-	Waits    string    `json:"waits,omitempty"`    // client id of the subscription that has passed the fewest of them
+	Waits    string    `json:"waits,omitempty"`    // client id of the subscription that has passed the fewest of them; none: all have passed them, and they are kept for a while
 }
 
 // NewLog returns a Log that is loaded from k when it is first used. With nil everything is kept in memory only.
@@ -591,6 +591,9 @@ func (l *Log) Release(ctx context.Context) error {
 	client, oldest, _, err := l.cursors(ctx, v.Base)
 	if err != nil || client == "" {
 		return err
+	}
+	if v.passed(oldest) == len(v.chunks) {
+		client = "" // they are kept for a while
 	}
 	l.waits.Store(&client)
 	since := l.passed

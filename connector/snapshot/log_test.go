@@ -247,7 +247,12 @@ func TestLog(t *testing.T) {
 					t.Fatal(n) // the other one stands inside
 				}
 			}
-			b.cursors["b"] = 14
+			b.cursors["a"], b.cursors["b"] = 1<<40, 1<<40
+			must(t, l.Release(ctx))
+			if s := l.Status(); s.Chunks == 0 || s.Waits != "" {
+				t.Fatalf("all have passed them: %+v", s)
+			}
+			b.cursors["a"], b.cursors["b"] = 14, 14
 			must(t, l.Release(ctx))
 			must(t, l.Release(ctx))
 			if n, _ := l.Pending(); n != 1 || !l.Lacks(13) || l.Lacks(14) || l.Status().Waits != "a" {
