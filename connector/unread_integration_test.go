@@ -72,7 +72,7 @@ func TestUnreadTables(t *testing.T) {
 			if st := c.Status(); st.Unread != 6 {
 				t.Errorf("%d row changes counted", st.Unread)
 			}
-			// Meanwhile all of it could be read.
+			// Meanwhile some of it could be read.
 			h := schema.NewHistory(box)
 			if err := h.Load(t.Context()); err != nil {
 				t.Fatal(err)
@@ -80,6 +80,10 @@ func TestUnreadTables(t *testing.T) {
 			again := readUntil(t, connect(true), from, marker("m2"))
 			if got := numbersOf(again); got != want {
 				t.Errorf("again: got %s\nwant %s", got, want)
+			}
+			// I5: also if it is not chosen any more: it has been decided.
+			if got := numbersOf(readUntil(t, connect(false), from, marker("m2"))); got != want {
+				t.Errorf("without the option: got %s\nwant %s", got, want)
 			}
 			// Forgotten after a stop in order, it is what comes from there on that is read.
 			second := from
@@ -101,5 +105,59 @@ func TestUnreadTables(t *testing.T) {
 				t.Errorf("forgotten: got %s\nwant %s", got, want)
 			}
 		})
+	}
+}
+
+// I5, I7: rows of a table that could not be read are passed over in each replay, also when the user may read the table by then and nothing is
+// to be passed over any more. Behind the next statement about it they are read.
+func TestUnreadTableBecomesReadable(t *testing.T) {
+	s, db := nameless(t, "mariadb102", nil)
+	sql := s.Connect(db)
+	exec := func(qs ...string) {
+		t.Helper()
+		for _, q := range qs {
+			if _, err := sql.Execute(q); err != nil {
+				t.Fatalf("%s: %v", q, err)
+			}
+		}
+	}
+	user := db + "u"
+	exec("CREATE TABLE good (a INT)", "CREATE TABLE hidden (a INT)", "CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'",
+		"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO "+user+"@'%'", "GRANT SELECT ON "+db+".good TO "+user+"@'%'")
+	t.Cleanup(func() { exec("DROP USER " + user + "@'%'") })
+	box := &drawer{}
+	connect := func(pass bool) *Connector {
+		return newConnectorWith(t, s, func(o *Options) {
+			o.User, o.Password = user, "secret"
+			o.History, o.PassTables = schema.NewHistory(box), pass
+		}, db+".*")
+	}
+	from := start(t, connect(true))
+	exec("INSERT INTO good VALUES (1)", "INSERT INTO hidden VALUES (1)", "INSERT INTO good VALUES (2)",
+		"CREATE TABLE made (a INT, b ENUM(x'78'))", "INSERT INTO made VALUES (1, 'x')", "CREATE TABLE m1 (x INT)")
+	read := func(what string, pass bool) string {
+		t.Helper()
+		c := connect(pass)
+		got := numbersOf(readUntil(t, c, from, marker("m1")))
+		if st := c.Status(); st.Unread == 0 {
+			t.Errorf("%s: nothing is counted", what)
+		}
+		return got
+	}
+	n := from.Ordinal + 1
+	want := fmt.Sprintf("good %d*1; - %d*1; good %d*1; - %d*1", n, n+2, n+4, n+8)
+	if got := read("not readable", true); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	exec("GRANT SELECT ON " + db + ".* TO " + user + "@'%'")
+	for _, pass := range []bool{true, false, true} {
+		if got := read("readable", pass); got != want {
+			t.Errorf("readable, passing over %v: got %s\nwant %s", pass, got, want)
+		}
+	}
+	exec("ALTER TABLE hidden ADD b INT", "INSERT INTO hidden VALUES (2, 2)", "CREATE TABLE m2 (x INT)")
+	want += fmt.Sprintf("; hidden %d*1", n+16)
+	if got := numbersOf(readUntil(t, connect(false), from, marker("m2"))); got != want {
+		t.Errorf("altered: got %s\nwant %s", got, want)
 	}
 }
