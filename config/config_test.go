@@ -195,6 +195,20 @@ func TestDebeziumDefaults(t *testing.T) {
 	}
 }
 
+// TestSnapshotsWithinTables: what snapshots can never meet is a mistake.
+func TestSnapshotsWithinTables(t *testing.T) {
+	in := minimal + "    tables: [\"shop.*\"]\n    snapshot: { tables: [\"other.*\", \"*.a\"], where: { shop.b: x > 1, other.c: x > 1 } }\n"
+	_, err := Parse([]byte(in), env(nil))
+	for _, want := range []string{"snapshot.tables: other.* is not in the destination's tables", "snapshot.where: other.c is not in the destination's tables"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not told: %v", want, err)
+		}
+	}
+	if err != nil && (strings.Contains(err.Error(), "*.a") || strings.Contains(err.Error(), "shop.b")) {
+		t.Error(err)
+	}
+}
+
 // TestSnapshots: what orders snapshots, and what they read by default.
 func TestSnapshots(t *testing.T) {
 	for more, want := range map[string]string{

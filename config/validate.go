@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -243,7 +244,7 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 	f.oneOf(path+".statement_format", d.StatementFormat, StatementStop, StatementSkip)
 	f.oneOf(path+".on_table_error", d.OnTableError, TableStop, TableSkip)
 	f.oneOf(path+".on_lost_position", d.OnLostPosition, LostStop, LostEarliest, LostLatest, LostSnapshot)
-	f.snapshot(path+".snapshot", &d.Snapshot)
+	f.snapshot(path+".snapshot", &d.Snapshot, d.Tables)
 	if d.Schema != SchemaFormer {
 		f.oneOf(path+".schema", d.Schema, "", "log")
 	}
@@ -276,10 +277,20 @@ func (f *faults) destination(path string, d *Destination, served bool) {
 }
 
 // snapshot checks what snapshots read.
-func (f *faults) snapshot(path string, s *Snapshot) {
+func (f *faults) snapshot(path string, s *Snapshot, captured []string) {
 	f.tables(path+".tables", s.Tables)
 	if err := condition.CheckAll(s.Where); err != nil {
 		f.add(path+".where", "%v", err)
+	}
+	if tables, err := tablefilter.New(captured); err == nil { // else it is told
+		for _, p := range tables.Outside(s.Tables) {
+			f.add(path+".tables", "%s is not in the destination's tables", p)
+		}
+		for _, table := range slices.Sorted(maps.Keys(s.Where)) {
+			if strings.Contains(table, ".") && !tables.MayTakeNamed(table) {
+				f.add(path+".where", "%s is not in the destination's tables", table)
+			}
+		}
 	}
 	if s.RowsPerSecond < 0 {
 		f.add(path+".rows_per_second", "must be positive, or 0 for as fast as they are published")

@@ -80,17 +80,8 @@ func within(d *config.Destination, o *admin.SnapshotOrder, wanted *tablefilter.F
 	if err != nil {
 		return err
 	}
-	for _, p := range o.Tables {
-		one, err := tablefilter.New([]string{p})
-		if err != nil {
-			return err
-		}
-		// Whether the source tells upper from lower case is not known here.
-		for _, r := range one.Folded().Ranges() {
-			if !strings.HasPrefix(strings.TrimSpace(p), "!") && !captured.Folded().MayTake(r) {
-				return fmt.Errorf("%s is not in the destination's tables, %s: add it there and restart first", p, patternsText(captured))
-			}
-		}
+	if out := captured.Outside(o.Tables); len(out) > 0 {
+		return fmt.Errorf("%s is not in the destination's tables, %s: add it there and restart first", strings.Join(out, ", "), patternsText(captured))
 	}
 	for _, table := range slices.Sorted(maps.Keys(o.Where)) {
 		if !wanted.MayTakeNamed(table) {

@@ -167,6 +167,22 @@ func (f *Filter) MayTake(r Range) bool {
 	return take
 }
 
+// Outside returns those of a list of patterns that take in tables, but surely none that f takes, however the source compares names.
+func (f *Filter) Outside(patterns []string) (out []string) {
+	for _, p := range patterns {
+		r, err := parse(p)
+		if err != nil || r.exclude {
+			continue
+		}
+		folded := r
+		folded.schema, folded.table = r.schema.lower(), r.table.lower()
+		if !f.MayTake(r.tables()) && !f.Folded().MayTake(folded.tables()) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // MayTakeNamed is MayTake for a table that is written schema.table, whichever of its dots divides it and however the source compares names.
 func (f *Filter) MayTakeNamed(full string) bool {
 	for i := range full {

@@ -1,6 +1,7 @@
 package tablefilter
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -49,6 +50,16 @@ func TestMayTake(t *testing.T) {
 		if got := f.MayTakeNamed(name); got != want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+func TestOutside(t *testing.T) {
+	f := mustFilter(t, "Shop.*", "!shop.secret*")
+	if got := f.Outside([]string{"SHOP.a", "other.*", "!x.y", "shop.secret_1", "Shop.secret_1", "*.secret_1", "x"}); strings.Join(got, " ") != "other.* shop.secret_1" {
+		t.Errorf("%q", got)
+	}
+	if got := mustFilter(t).Outside([]string{"a.b"}); got != nil {
+		t.Errorf("of all: %q", got)
 	}
 }
 
