@@ -61,6 +61,21 @@ func TestCheckSnapshots(t *testing.T) {
 			s.Exec("GRANT SELECT ON `" + db + "`.* TO " + user + "@'127.0.0.1'")
 			want(found(), "ok 4 tables can be read", "!may not read all", "warning 1 tables have an engine without transactions", db+".plain", "!error", "!have no key")
 
+			// What the account may by a role, it may.
+			s.Exec("REVOKE SELECT ON `" + db + "`.* FROM " + user + "@'127.0.0.1'")
+			want(found(), "may not read all tables")
+			role := "r" + user
+			s.Exec("CREATE ROLE " + role)
+			t.Cleanup(func() { s.Exec("DROP ROLE " + role) })
+			s.Exec("GRANT SELECT ON `" + strings.ReplaceAll(db, "_", "\\_") + "`.* TO " + role)
+			s.Exec("GRANT " + role + " TO " + user + "@'127.0.0.1'")
+			if s.MariaDB() {
+				s.Exec("SET DEFAULT ROLE " + role + " FOR " + user + "@'127.0.0.1'")
+			} else {
+				s.Exec("SET DEFAULT ROLE " + role + " TO " + user + "@'127.0.0.1'")
+			}
+			want(found(), "ok 4 tables can be read", "!may not read all", "!error")
+
 			k := &checker{c: con, addr: s.Addr}
 			var err error
 			if k.s, err = con.dial(t.Context(), s.Addr); err != nil {

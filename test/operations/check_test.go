@@ -75,7 +75,7 @@ func TestCheckMends(t *testing.T) {
 			if r.code != 0 || !strings.Contains(r.out, "\n0 errors, 0 warnings\n") {
 				t.Errorf("after all that it printed was run, check ends with %d and prints\n%s%s", r.code, r.out, r.errs)
 			}
-			holds(t, "check", r.out, "1 tables can be read for snapshots")
+			holds(t, "check", r.out, "1 table can be read for snapshots")
 			neat(t, r.out+r.errs)
 
 			// It runs beside the program, which it does not disturb.
