@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -35,6 +36,7 @@ const (
 	snapshotBlocked = time.Minute            // until what needs the operator is tried again
 	releaseEvery    = time.Second
 	saveEvery       = time.Second // of progress without rows
+	stuckAfter      = time.Minute // how long nobody may get on while chunks wait for subscriptions
 )
 
 // chunkWindow is the driver's side of a window.
@@ -64,6 +66,8 @@ type snapshotDriver struct {
 	released time.Time // when chunks were last released
 	saved    time.Time // when progress was last saved
 	full     bool      // chunks wait for subscriptions, and until they are few nothing is read
+	stuck    stuck     // since when they do
+	patience time.Duration
 
 	run   *snapshotRun // of the request that is carried out
 	table *tableRun    // of the table that is read
@@ -122,7 +126,7 @@ func (c *Connector) runSnapshots(ctx context.Context) {
 }
 
 func newSnapshotDriver(c *Connector, win chunkWindow, src rowSource) *snapshotDriver {
-	d := &snapshotDriver{c: c, log: c.opt.Snapshots, win: win, src: src, opt: c.opt.Snapshot}
+	d := &snapshotDriver{c: c, log: c.opt.Snapshots, win: win, src: src, opt: c.opt.Snapshot, patience: stuckAfter}
 	orNumber(&d.opt.ChunkBytes, defaultChunkBytes)
 	orNumber(&d.opt.ChunkRows, defaultChunkRows)
 	orNumber(&d.opt.MaxPending, defaultMaxPending)
@@ -316,9 +320,10 @@ func (d *snapshotDriver) begin(req *snapshot.Request, prog *snapshot.Progress) e
 // step reads a chunk, or finishes the request.
 func (d *snapshotDriver) step(ctx context.Context, req *snapshot.Request, prog snapshot.Progress) (time.Duration, error) {
 	if d.crowded() {
-		d.show(func(s *Snapshot) { s.to(SnapshotWaiting) })
+		d.waits(req)
 		return snapshotIdle, nil
 	}
+	d.stuck = stuck{}
 	if wait := time.Until(d.next); wait > 0 {
 		return min(wait, time.Second), nil
 	}
@@ -348,6 +353,36 @@ func (d *snapshotDriver) crowded() bool {
 	chunks, bytes := d.log.Pending()
 	d.full = chunks > 0 && (bytes >= d.opt.MaxPending || d.full && bytes > d.opt.MaxPending-d.opt.MaxPending/8)
 	return d.full
+}
+
+// stuck is since when no chunk was released.
+type stuck struct {
+	since  time.Time
+	chunks int
+	bytes  int64
+	told   bool
+}
+
+// waits tells for whom a snapshot waits, and that it is an error when nobody has moved for long.
+func (d *snapshotDriver) waits(req *snapshot.Request) {
+	chunks, bytes := d.log.Pending()
+	if w := &d.stuck; w.since.IsZero() || w.chunks != chunks || w.bytes != bytes {
+		d.stuck = stuck{since: time.Now(), chunks: chunks, bytes: bytes}
+	}
+	var err error
+	if time.Since(d.stuck.since) > d.patience {
+		who := d.log.Status().Waits
+		err = d.c.stop(fmt.Sprintf("a snapshot waits: %d bytes of its rows are kept, and %q, which has passed the fewest of them, does not get on", bytes, who),
+			"see why it stands still, or bring it back; if it is not configured any more or never comes back, stop, run: binlogmq cursor forget --of "+who+", and start", nil)
+		if !d.stuck.told {
+			d.stuck.told = true
+			d.c.log.Warn("a snapshot cannot go on until a subscription does; the stream goes on", "snapshot", req.ID, "client", who, "error", err)
+		}
+	}
+	d.show(func(s *Snapshot) {
+		s.Err = err
+		s.to(SnapshotWaiting)
+	})
 }
 
 // choose returns the table to be read; nil: all are.

@@ -532,7 +532,40 @@ func TestSnapshotWaitsForSubscriptions(t *testing.T) {
 	if n := len(f.got[shop("a")]); n == 0 || n >= 500 {
 		t.Errorf("%d rows came", n)
 	}
+
+	// When nobody gets on, it is told who does not.
+	f.log = snapshot.NewLog(&standing{cursors: map[string]int64{"quick": 1 << 40, "sink-gone": 0}})
+	d = f.driver(snapshot.Request{ID: "1"}, SnapshotOptions{ChunkRows: 50, MaxPending: 3000})
+	d.patience = 0
+	ctx, cancel = context.WithCancel(t.Context())
+	wg.Go(func() { d.drive(ctx) })
+	await(t, d, func(s Snapshot) bool {
+		return s.State == SnapshotWaiting && s.Err != nil && strings.Contains(s.Err.Error(), `"sink-gone"`) && strings.Contains(s.Err.Error(), "cursor forget --of sink-gone")
+	})
+	cancel()
+	wg.Wait()
 }
+
+// standing is a Keeper with cursors.
+type standing struct {
+	docs    sync.Map
+	cursors map[string]int64
+}
+
+func (s *standing) Destination() string { return "d" }
+
+func (s *standing) Load(_ context.Context, name string) ([]byte, error) {
+	data, _ := s.docs.Load(name)
+	b, _ := data.([]byte)
+	return b, nil
+}
+
+func (s *standing) Save(_ context.Context, name string, data []byte) error {
+	s.docs.Store(name, data)
+	return nil
+}
+
+func (s *standing) Cursors(context.Context) (map[string]int64, error) { return s.cursors, nil }
 
 func TestSnapshotThrottle(t *testing.T) {
 	d := newFakeTables(t).driver(snapshot.Request{}, SnapshotOptions{RowsPerSecond: 100})
