@@ -12,7 +12,9 @@ import (
 	"slices"
 
 	"github.com/binlogmq/binlogmq/config"
+	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
+	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
 )
 
@@ -25,6 +27,14 @@ type exported struct {
 	Version   int               `json:"binlogmq_cursors"`
 	Records   []json.RawMessage `json:"records"`
 	Snapshots []exportedLog     `json:"snapshots,omitempty"`
+
+	// Histories are those of tables of which rows are passed over: read again at another machine these could be read by then (I5). Others are made anew there.
+	Histories []exportedHistory `json:"schema_histories,omitempty"`
+}
+
+type exportedHistory struct {
+	Destination string          `json:"destination"`
+	History     json.RawMessage `json:"history"`
 }
 
 // exportedLog is what is known of a destination's snapshots: without the chunks that the cursors have not passed they would not come to their numbers.
@@ -60,6 +70,9 @@ func cursorExport(ctx context.Context, args []string, out io.Writer) error {
 		}
 		again, err := exportSnapshots(ctx, cfg, *name)
 		if err != nil {
+			return err
+		}
+		if all.Histories, err = exportHistories(ctx, cfg, *name); err != nil { // behind the cursors: it is saved before they advance
 			return err
 		}
 		if reflect.DeepEqual(again, all.Snapshots) {
@@ -121,6 +134,46 @@ func exportSnapshots(ctx context.Context, cfg *config.Config, destination string
 	return all, nil
 }
 
+// exportHistories returns the schema histories of one destination, or of all, that tell which rows are passed over.
+func exportHistories(ctx context.Context, cfg *config.Config, destination string) (all []exportedHistory, err error) {
+	store, done, err := lookStore(cfg)
+	if err != nil || store == nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(looked(cfg, err), done()) }()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	docs, ok := store.(historyStore)
+	if !ok {
+		return nil, nil
+	}
+	ids, err := store.List(ctx, destination)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		if i > 0 && ids[i-1].Destination == id.Destination {
+			continue
+		}
+		k := &keeper{docs, id.Destination}
+		data, err := k.Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if data == nil {
+			continue
+		}
+		some, err := schema.NewHistory(nil).Adopt(data)
+		if err != nil {
+			return nil, fmt.Errorf("the schema history of destination %s cannot be used: %w", id.Destination, err)
+		}
+		if some {
+			all = append(all, exportedHistory{id.Destination, data})
+		}
+	}
+	return all, nil
+}
+
 // cursorImport puts exported records into the configured store.
 func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
 	f, path := flags("cursor import")
@@ -141,7 +194,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 	if err != nil {
 		return fmt.Errorf("cursor import: %w", err)
 	}
-	ids, records, snapshots, err := readExport(data)
+	ids, records, snapshots, histories, err := readExport(data)
 	if err != nil {
 		return fmt.Errorf("cursor import: %s: %w", *from, err)
 	}
@@ -156,7 +209,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 		if n < 0 {
 			n = len(ids)
 		}
-		if err := importDestination(ctx, cfg, ids[:n], records, snapshots[ids[0].Destination], *yes, in, out); err != nil {
+		if err := importDestination(ctx, cfg, ids[:n], records, snapshots[ids[0].Destination], histories[ids[0].Destination], *yes, in, out); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -164,7 +217,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 	return nil
 }
 
-func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, records map[meta.Identity]*meta.Record, snapshots []snapshot.Document, yes bool, in io.Reader, out io.Writer) (err error) {
+func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, records map[meta.Identity]*meta.Record, snapshots []snapshot.Document, history []byte, yes bool, in io.Reader, out io.Writer) (err error) {
 	store, free, err := takeStore(ctx, cfg, ids[0].Destination)
 	if err != nil {
 		return err
@@ -195,6 +248,19 @@ func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Ident
 	if err := newSnapshots(store, ids[0].Destination).Import(ctx, snapshots, oldest); err != nil {
 		return fmt.Errorf("cursor import: %w", err)
 	}
+	if history != nil {
+		h := newHistory(store, ids[0].Destination)
+		if err := h.Load(ctx); err != nil {
+			return err
+		}
+		if _, err := h.Adopt(history); err != nil {
+			return fmt.Errorf("cursor import: the schema history of destination %s: %w", ids[0].Destination, err)
+		}
+		if err := h.Save(ctx, event.Position{}); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "rows of tables that could not be read stay passed over: binlogmq schema show lists the tables\n")
+	}
 	for _, id := range ids {
 		if err := store.Save(ctx, id, records[id]); err != nil {
 			return err
@@ -205,28 +271,28 @@ func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Ident
 }
 
 // readExport reads what cursor export wrote.
-func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, map[string][]snapshot.Document, error) {
+func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, map[string][]snapshot.Document, map[string][]byte, error) {
 	var all exported
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return nil, nil, nil, fmt.Errorf("not what cursor export writes: %w", err)
+		return nil, nil, nil, nil, fmt.Errorf("not what cursor export writes: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, nil, nil, errors.New("something follows the cursors")
+		return nil, nil, nil, nil, errors.New("something follows the cursors")
 	}
 	if all.Version != exportVersion {
-		return nil, nil, nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
+		return nil, nil, nil, nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
 	}
 	var ids []meta.Identity
 	records := map[meta.Identity]*meta.Record{}
 	for i, raw := range all.Records {
 		id, r, err := meta.DecodeRecord(raw)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("record %d: %w", i+1, err)
+			return nil, nil, nil, nil, fmt.Errorf("record %d: %w", i+1, err)
 		}
 		if records[id] != nil {
-			return nil, nil, nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
+			return nil, nil, nil, nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
 		}
 		ids = append(ids, id)
 		records[id] = r
@@ -235,9 +301,19 @@ func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, m
 	snapshots := map[string][]snapshot.Document{}
 	for _, l := range all.Snapshots {
 		if snapshots[l.Destination] != nil {
-			return nil, nil, nil, fmt.Errorf("the snapshots of destination %s come twice", l.Destination)
+			return nil, nil, nil, nil, fmt.Errorf("the snapshots of destination %s come twice", l.Destination)
 		}
 		snapshots[l.Destination] = l.Documents
 	}
-	return ids, records, snapshots, nil
+	histories := map[string][]byte{}
+	for _, h := range all.Histories {
+		if histories[h.Destination] != nil {
+			return nil, nil, nil, nil, fmt.Errorf("the schema history of destination %s comes twice", h.Destination)
+		}
+		if _, err := schema.NewHistory(nil).Adopt(h.History); err != nil {
+			return nil, nil, nil, nil, fmt.Errorf("the schema history of destination %s: %w", h.Destination, err)
+		}
+		histories[h.Destination] = h.History
+	}
+	return ids, records, snapshots, histories, nil
 }

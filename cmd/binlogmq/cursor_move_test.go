@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/meta"
+	"github.com/binlogmq/binlogmq/meta/file"
 )
 
 func export(t testing.TB, ids ...meta.Identity) []byte {
@@ -29,7 +34,7 @@ func export(t testing.TB, ids ...meta.Identity) []byte {
 
 func TestReadExport(t *testing.T) {
 	a, b := meta.Identity{Destination: "shop", Client: "sink-b"}, meta.Identity{Destination: "shop", Client: "sink-a"}
-	ids, records, _, err := readExport(export(t, a, b))
+	ids, records, _, _, err := readExport(export(t, a, b))
 	if err != nil || len(ids) != 2 || ids[0] != b || ids[1] != a || records[b].Cursor.Ordinal != 1 || string(records[a].Cursor.State) != "state" || len(records[a].Skips) != 1 {
 		t.Fatal(ids, records, err)
 	}
@@ -41,7 +46,7 @@ func TestReadExport(t *testing.T) {
 		if bad == good {
 			t.Fatal(name)
 		}
-		if _, _, _, err := readExport([]byte(bad)); err == nil {
+		if _, _, _, _, err := readExport([]byte(bad)); err == nil {
 			t.Errorf("%s: read", name)
 		}
 	}
@@ -51,7 +56,7 @@ func FuzzReadExport(f *testing.F) {
 	f.Add(export(f, meta.Identity{Destination: "shop", Client: "sink-a"}))
 	f.Add([]byte(`{"binlogmq_cursors":1,"records":[{}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, records, _, err := readExport(data)
+		ids, records, _, _, err := readExport(data)
 		if err != nil {
 			return
 		}
@@ -61,6 +66,60 @@ func FuzzReadExport(f *testing.F) {
 			}
 		}
 	})
+}
+
+// I5: which rows are passed over goes along with the cursors.
+func TestExportPassedOver(t *testing.T) {
+	config, dir := settings(t)
+	other, there := settings(t)
+	open := func(dir string, f func(*file.Store)) {
+		t.Helper()
+		s, err := file.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		f(s)
+	}
+	const history = `{"format":1,"tables_at":{"file":"binlog.000001","offset":4,"gtids":"","server_uuid":"s"},"read":{"file":"binlog.000001","offset":900,"gtids":"","server_uuid":"s"},"tables":[]%s}`
+	const passed = `,"passed_over":[{"schema":"shop","table":"t","definition":"d","from":{"file":"binlog.000001","offset":50,"gtids":"","server_uuid":"s"}}]`
+	ctx := t.Context()
+	for _, with := range []string{"", passed} {
+		open(dir, func(s *file.Store) {
+			if err := s.SaveDocument(ctx, "shop", meta.SchemaHistory, fmt.Appendf(nil, history, with)); err != nil {
+				t.Fatal(err)
+			}
+			lease, err := s.TryAcquire(ctx, "shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = lease.Release(ctx) }()
+			if err := s.Save(ctx, meta.Identity{Destination: "shop", Client: "sink-orders"}, &meta.Record{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		code, out, errs := call(t, "", "cursor", "export", "-c", config)
+		if code != 0 || strings.Contains(out, "schema_histories") != (with != "") {
+			t.Fatal(code, out, errs)
+		}
+		from := filepath.Join(t.TempDir(), "cursors.json")
+		if err := os.WriteFile(from, []byte(out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs = call(t, "", "cursor", "import", "-c", other, "--from", from, "--yes")
+		if code != 0 || strings.Contains(out, "stay passed over") != (with != "") {
+			t.Fatal(code, out, errs)
+		}
+		open(there, func(s *file.Store) {
+			h := newHistory(s, "shop")
+			if err := h.Load(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if any, _ := h.PassesOver(ddl.Name{Schema: "shop", Table: "t"}); any != (with != "") {
+				t.Error("what is passed over does not go along")
+			}
+		})
+	}
 }
 
 // TestSkipsOfRecords: what all cursors have passed is forgotten, what one has not is kept.

@@ -185,18 +185,34 @@ func schemaForget(ctx context.Context, args []string, in io.Reader, out io.Write
 	}
 	fmt.Fprintf(out, "destination %s forgets %s and looks it up in information_schema, as it is then, when a row comes that needs it.\n", d.Name, what)
 	fmt.Fprint(out, "Where the table was altered by statements that the log does not hold, make sure that its present columns are those of the rows to be read.\n")
+	h := newHistory(s, d.Name)
+	unusable := h.Load(ctx)
+	if unusable != nil && *table != "" {
+		return unusable
+	}
+	if unusable != nil {
+		fmt.Fprintf(out, "%v\n", unusable)
+	}
+	passed, _ := h.PassesOver(name)
+	switch {
+	case passed && *table != "":
+		fmt.Fprint(out, "Rows of it that could not be read have been passed over, and stay so where they are read again. Those that come from now on are read: binlogmq must have been stopped in order (SIGTERM), "+
+			"or rows that it has passed over last may come as messages between others that are stored already.\n")
+	case passed || unusable != nil && *table == "":
+		fmt.Fprint(out, "It is forgotten, too, which rows that could not be read have been passed over (on_table_error). Where a sink's cursor stands before such rows they come as messages between others "+
+			"that may be stored already, which exact delivery takes for those: do this only when every sink has come behind them, or gets a new life (cursor set, cursor new-life).\n")
+	}
 	if err := confirm("schema forget", *yes, in, out); err != nil {
 		return err
 	}
 	if *table == "" {
 		return s.SaveDocument(ctx, d.Name, meta.SchemaHistory, nil)
 	}
-	h := newHistory(s, d.Name)
-	if err := h.Load(ctx); err != nil {
-		return err
-	}
 	if !h.Forget(name) {
 		return fmt.Errorf("schema forget: nothing is known of table %s; schema show lists the names", *table)
+	}
+	if _, still := h.PassesOver(name); still {
+		return fmt.Errorf("schema forget: rows of table %s have been passed over behind the place up to which the history is saved, as binlogmq was not stopped in order: start it, stop it with SIGTERM, and repeat the command", *table)
 	}
 	return h.Save(ctx, event.Position{})
 }

@@ -51,6 +51,14 @@ func TestSchemaCommands(t *testing.T) {
 	if _, out, _ := call(t, "", "schema", "show", "-c", config); strings.Contains(out, "shop.t") || !strings.Contains(out, "shop.u") {
 		t.Errorf("after it was forgotten: %s", out)
 	}
+	// I5: what was passed over stays so, and the operator learns what it means to forget that.
+	passed := strings.Replace(history, `"versions":`, `"passed_over":[{"schema":"shop","table":"t","definition":"d","from":{"file":"binlog.000001","offset":50,"gtids":"","server_uuid":"s"}}],"versions":`, 1)
+	save(strings.Replace(passed, `"binlog.000001","offset":50`, `"binlog.000003","offset":50`, 1))
+	expect(1, "was not stopped in order", "schema", "forget", "--destination", "shop", "--table", "shop.t", "--yes")
+	save(passed)
+	expect(0, "shop.t: 2 columns, rows that could not be read are passed over", "schema", "show")
+	expect(1, "do this only when every sink has come behind them", "schema", "forget", "--destination", "shop")
+	expect(0, "stay so where they are read again", "schema", "forget", "--destination", "shop", "--table", "shop.t", "--yes")
 	save(`{"format":99}`)
 	expect(1, "the saved schema history cannot be used", "schema", "show")
 	expect(0, "forgets every definition", "schema", "forget", "--destination", "shop", "--yes")

@@ -219,12 +219,16 @@ func (h *History) Adopt(data []byte) (bool, error) {
 	}
 	for n, list := range other.decisions {
 		for _, d := range list {
-			if !slices.ContainsFunc(h.decisions[n], func(o *decision) bool {
+			i := slices.IndexFunc(h.decisions[n], func(o *decision) bool {
 				return o.Definition == d.Definition && o.From.File == d.From.File && o.From.Offset == d.From.Offset && o.From.ServerUUID == d.From.ServerUUID
-			}) {
+			})
+			switch {
+			case i < 0:
 				h.decisions[n] = append(h.decisions[n], d)
-				h.changes++
+			case h.decisions[n][i].open():
+				h.decisions[n][i] = d // it may have been ended there
 			}
+			h.changes++
 		}
 	}
 	return true, nil
