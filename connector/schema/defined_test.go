@@ -56,7 +56,7 @@ func read(t *testing.T, h *History, from uint64, story []*binlog.Statement) (out
 func TestDefinedI5(t *testing.T) {
 	story := append(slices.Clone(story), said(700, "ALTER TABLE w ADD d INT"), said(800, "CREATE TABLE t2 LIKE t"), said(900, "RENAME TABLE t TO t3, t2 TO t"), said(1000, "ALTER TABLE t ADD e INT, RENAME t4"))
 	want := []string{
-		"t: a b -> a b c", "t: a b c -> ?; w: ? -> a b c", "t: ? -> z", "w: a b c -> ?", "u: x -> ?", "w: ? -> ?", "t2: ? -> z", "t2: z -> ?; t3: ? -> z; t: z -> z", "t4: ? -> z e; t: z -> ?",
+		"t: a b -> a b c", "t: a b c -> ?; w: ? -> a b c", "t: ? -> z", "w: a b c -> ?", "", "w: ? -> ?", "t2: ? -> z", "t2: z -> ?; t3: ? -> z; t: z -> z", "t4: ? -> z e; t: z -> ?",
 	}
 	k := &box{cursors: []event.Position{place(450), place(1100)}}
 	h := begun(k, 100, 100)
@@ -137,6 +137,32 @@ func TestDefinedBehindI6(t *testing.T) {
 	h.Forget(shopT)
 	if got, _ = read(t, h, 100, story); !slices.Equal(got, []string{"t: ? -> ?", "u: ? -> ?", "t: ? -> ?"}) {
 		t.Errorf("forgotten: %q", got)
+	}
+}
+
+// TestDefinedBoundI9: statements about many tables do not make messages of all their definitions, and one that only drops tells nothing.
+func TestDefinedBoundI9(t *testing.T) {
+	h := begun(&box{}, 100, 100)
+	var names []string
+	for i := range 2 * maxDefined / 200 {
+		n := ddl.Name{Schema: "shop", Table: fmt.Sprintf("t%d", i)}
+		h.base[n] = integer(make([]string, 200)...)
+		names = append(names, n.Table)
+	}
+	few, _ := read(t, h, 100, []*binlog.Statement{said(200, "RENAME TABLE t0 TO n0, t1 TO n1")})
+	if strings.Count(few[0], "->") != 4 {
+		t.Errorf("few: %q", few)
+	}
+	many, v := read(t, h, 200, []*binlog.Statement{said(300, "RENAME TABLE "+strings.Join(names[2:], " TO x, ")+" TO y"), said(400, "DROP DATABASE shop")})
+	if many[0] != "" || many[1] != "" {
+		t.Errorf("many: %d and %d bytes", len(many[0]), len(many[1]))
+	}
+	if s, _ := v.def(ddl.Name{Schema: "shop", Table: "y"}); s != ddl.Absent {
+		t.Error("the database is still there")
+	}
+	h.Detach()
+	if loose, _ := read(t, h, 100, []*binlog.Statement{said(200, "RENAME TABLE t0 TO n0, t1 TO n1")}); loose[0] != "" {
+		t.Errorf("I5: a history that is not kept any more tells %q", loose)
 	}
 }
 

@@ -212,13 +212,7 @@ func (v *View) Changed(st *binlog.Statement) error {
 			v.add(st, &c)
 		}
 	}
-	st.Defined = nil
-	for _, x := range v.h.places[place] {
-		// I5: a history that is not kept knows another time what it does not know now.
-		if x.Table != "" && v.h.keeper != nil {
-			st.Defined = append(st.Defined, event.Defined{Schema: x.Schema, Name: x.Table, Before: v.h.before(x), After: x.after()})
-		}
-	}
+	st.Defined = v.defined(v.h.places[place])
 	if v.behind && v.ahead != nil {
 		for _, n := range ddl.Touched(v.statement(st), v.srv, nameless{v}) {
 			v.ahead[n] = max(v.ahead[n]-1, 0)
