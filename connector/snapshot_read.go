@@ -30,7 +30,7 @@ type chunkQuery struct {
 	most  []string
 	rows  int                        // at most
 	bytes int                        // of row images, about
-	whole int                        // bytes of row images of a table without a key, which is read at once, at most
+	whole int                        // bytes of memory that rows of a table without a key take, which is read at once, at most
 	where func(caseless bool) string // condition, where names of tables are compared so; "": none
 	limit time.Duration              // of the statement
 }
@@ -495,6 +495,9 @@ func (l *tableLink) fetch(ctx context.Context, q *chunkQuery, got *chunkRead) er
 	return s.page(ctx)
 }
 
+// rowMemory is what a row takes beside its image, in bytes: its slice, also while the slice of slices grows, and what the allocator rounds up.
+const rowMemory = 64
+
 // selection reads the rows of one chunk.
 type selection struct {
 	l    *tableLink
@@ -505,6 +508,7 @@ type selection struct {
 	cond string // that the rows must meet; "": none
 	cut  bool   // more rows came than are taken
 	over int    // bytes of rows that came since
+	held int    // bytes of memory that the rows take
 	buf  []byte
 }
 
@@ -522,8 +526,8 @@ func (s *selection) whole(ctx context.Context) error {
 		if err := s.add(fields); err != nil {
 			return err
 		}
-		if s.got.bytes > s.q.whole {
-			return s.l.c.unreadable(s.q.table, fmt.Errorf("it has no primary key, so that it must be read at once, and is larger than %d bytes: give it a primary key", s.q.whole))
+		if s.held > s.q.whole {
+			return s.l.c.unreadable(s.q.table, fmt.Errorf("it has no primary key, so that it must be read at once, and is larger than %d bytes, with %d more for each row: give it a primary key", s.q.whole, rowMemory))
 		}
 		return nil
 	}))
@@ -612,11 +616,12 @@ func (s *selection) add(fields []mysql.FieldValue) (err error) {
 		}
 		return s.l.c.stop(fmt.Sprintf("the row of table %s%s has %d bytes", s.q.table, where, len(s.buf)), "raise source.max_event, or leave the table out with the snapshot's tables", nil)
 	}
-	before := s.got.bytes
+	before := s.held
 	s.got.rows = append(s.got.rows, slices.Clone(s.buf))
 	s.got.bytes += len(s.buf)
-	if large := s.l.c.onLarge; large != nil && before < binlog.LargeEvent && s.got.bytes >= binlog.LargeEvent {
-		large(s.got.bytes)
+	s.held += len(s.buf) + rowMemory // I9
+	if large := s.l.c.onLarge; large != nil && before < binlog.LargeEvent && s.held >= binlog.LargeEvent {
+		large(s.held)
 	}
 	return nil
 }

@@ -248,10 +248,22 @@ func TestSnapshotChunks(t *testing.T) {
 				t.Errorf("%d chunks of about 40 bytes", chunks)
 			}
 			q = x.query("keyless")
-			q.whole = 100
+			q.whole = 1000
 			var stop *StopError
 			if _, err := x.read(q); !errors.As(err, &stop) || !strings.Contains(err.Error(), "keyless") || !strings.Contains(err.Error(), "primary key") {
 				t.Errorf("a table without key that is too large: %v", err)
+			}
+
+			s.Exec("CREATE TABLE tiny (b BIT)") // images of two bytes
+			s.Exec("INSERT INTO tiny SELECT NULL FROM keyless a, keyless b")
+			q = x.query("tiny")
+			q.whole = 20 * 1600
+			if _, err := x.read(q); !errors.As(err, &stop) || !strings.Contains(err.Error(), "tiny") {
+				t.Errorf("a table without key whose many rows take much memory: %v", err)
+			}
+			q.whole = 80 * 1600
+			if all, _ := x.walk(q); len(all) != 1600 {
+				t.Errorf("%d tiny rows", len(all))
 			}
 
 			// What happens between two chunks.
