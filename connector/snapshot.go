@@ -22,7 +22,7 @@ const (
 	defaultChunkBytes = 512 << 10
 	defaultChunkRows  = 8192
 	defaultMaxPending = 256 << 20
-	keylessLimit      = 64 << 20 // bytes of row images of a table without a key
+	keylessLimit      = 64 << 20 // bytes of memory that the rows of a table without a key take
 	firstRows         = 256      // of a table, as nobody knows how large they are
 
 	// A SELECT keeps those waiting who want to alter its table, and behind them everybody else.
@@ -110,7 +110,7 @@ func orNumber[T int | int64](n *T, def T) {
 	}
 }
 
-// keyless returns how many bytes of row images a table without a key may have: no more than one row may (I9).
+// keyless returns how many bytes of memory the rows of a table without a key may take: no more than one row may (I9).
 func (c *Connector) keyless() int {
 	if most := c.opt.MaxEvent; most > 0 {
 		return min(most, keylessLimit)
