@@ -190,3 +190,28 @@ func TestWindowBounds(t *testing.T) {
 		}
 	}
 }
+
+// I3: which tables get rows that the stream has not shown as theirs, and that it is not known of a statement that is not understood.
+func TestBrought(t *testing.T) {
+	for sql, want := range map[string]string{
+		"ALTER TABLE a ADD c INT":                              "",
+		"CREATE TABLE a LIKE b":                                "",
+		"TRUNCATE TABLE a":                                     "",
+		"RENAME TABLE a TO b, c TO a":                          "b a",
+		"ALTER TABLE a ADD c INT, RENAME TO b":                 "b",
+		"ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b":      "a b",
+		"ALTER TABLE a IMPORT TABLESPACE":                      "a",
+		"ALTER TABLE a CONVERT TABLE b TO PARTITION p DEFAULT": "a",
+		"RENAME whatever a TO b":                               "all",
+		"whatever has never been seen":                         "",
+	} {
+		var names []string
+		st := ddl.Describe(&ddl.Statement{Text: sql, Schema: "shop"}, ddl.Server{MariaDB: true, Version: 110800})
+		if !st.Brought(func(_, name string) { names = append(names, name) }) && mayMove([]byte(sql)) {
+			names = append(names, "all")
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
+	}
+}
