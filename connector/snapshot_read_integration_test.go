@@ -503,6 +503,14 @@ func TestSnapshotSettles(t *testing.T) {
 			if took := time.Since(begin); took < snapshotSettle {
 				t.Errorf("it waited %v", took)
 			}
+			f, err := tablefilter.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := strings.Contains(fmt.Sprint(x.k.c.CheckSnapshots(t.Context(), f)), "gtid_executed does not tell")
+			if told == s.MariaDB() {
+				t.Errorf("check tells of it: %t", told)
+			}
 		})
 	}
 }
