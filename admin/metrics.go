@@ -54,7 +54,7 @@ var Metrics = []Metric{
 	{Name: "binlogmq_source_lost_positions", Help: "how often on_lost_position was obeyed: changes are missing then", Counter: true, dest: always(func(d *Destination) int64 { return d.Lost })},
 	{Name: "binlogmq_source_skipped_transactions", Help: "transactions passed over by the operator's order", Counter: true, dest: always(func(d *Destination) int64 { return d.Skipped })},
 	{Name: "binlogmq_source_passed_statements", Help: "statement-format DML passed over: row changes are missing", Counter: true, dest: always(func(d *Destination) int64 { return d.PassedDML })},
-	{Name: "binlogmq_source_unread_rows", Help: "row changes of tables that cannot be read, passed over: they are missing", Counter: true, dest: always(func(d *Destination) int64 { return d.Unread })},
+	{Name: "binlogmq_source_unread_rows", Help: "row changes of tables that cannot be read, passed over by the main reader: they are missing", Counter: true, dest: always(func(d *Destination) int64 { return d.Unread })},
 	{Name: "binlogmq_source_connected", Help: "1 while the binlog stream is connected", dest: func(d *Destination) (float64, bool) { return flag(d.Connected), true }},
 	{Name: "binlogmq_source_read_bytes", Help: "binlog bytes read", Counter: true, dest: always(func(d *Destination) int64 { return d.Bytes })},
 	{Name: "binlogmq_source_events", Help: "binlog events read", Counter: true, dest: always(func(d *Destination) int64 { return d.Events })},

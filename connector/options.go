@@ -30,7 +30,7 @@ type Options struct {
 	SchemaFrom  string               // schema.FromHistory or schema.FromLog
 	AllVersions bool                 // of MariaDB's tables WITH SYSTEM VERSIONING all row changes of the log are shown, not what their present rows undergo; part of the numbering
 	PassDML     bool                 // statement-format DML that may concern captured tables is logged, counted and passed over, instead of ending Read
-	PassTables  bool                 // rows of captured tables that cannot be described are logged, counted and passed over, instead of ending Read; their numbers stay theirs
+	PassTables  bool                 // rows of captured tables that cannot be described are logged, counted and passed over, instead of ending Read; their numbers stay theirs. What History says was passed over is so without it
 	History     *schema.History      // what is known of the tables, shared by the Connectors of a destination; nil: it ends with this Connector
 	Snapshots   *snapshot.Log        // of the destination, shared by its Connectors; nil: there are none
 	Skips       map[event.GTID]int64 // transactions that are passed over unread, with the ordinals that each takes (meta.Skip)

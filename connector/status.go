@@ -29,7 +29,7 @@ type Status struct {
 	Events      int64         // handed on
 	Rows        int64         // row changes handed on
 	Skipped     int64         // transactions passed over, see Options.Skips; again after a reconnect in between
-	Unread      int64         // row changes passed over, see Options.PassTables; again after a reconnect in between
+	Unread      int64         // row changes that the main reader passed over, see Options.PassTables; again after a reconnect in between
 	PassedDML   int64         // statement-format DML passed over, see Options.PassDML; again after a reconnect in between
 	Reconnects  int64         // links lost and mended
 	File        string        // how far the main reader has read

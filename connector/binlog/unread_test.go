@@ -79,8 +79,25 @@ func TestUnreadI5(t *testing.T) {
 	if len(told) != 2 || told[0].Rows != 3 || told[1].Rows != 1 || told[0].Table != "lost" || told[0].GTID.Seq != 1 || told[0].Start == 0 {
 		t.Errorf("told %+v", told)
 	}
+	// What has been decided holds also where nothing more is to be passed over, and the table could be read.
+	decided := &UnreadOptions{
+		Decided: func(t *TableMap) (*StopError, error) {
+			if string(t.Table) == "lost" {
+				return &StopError{What: "decided"}, nil
+			}
+			return nil, nil
+		},
+		Tell: func(*Unread) {},
+	}
+	if got, names, err := run(oneColumn{}, decided); err != nil || !slices.Equal(got, want) || !slices.Equal(names, []string{"item", "-", "item", "-"}) {
+		t.Errorf("decided: %v: numbers %v of %v, want %v", err, got, names, want)
+	}
 	for name, f := range map[string]func() error{
 		"not chosen": func() error { _, _, err := run(halfRead{name: "lost", ofTable: true}, nil); return err },
+		"only what is decided": func() error {
+			_, _, err := run(halfRead{name: "lost", ofTable: true}, &UnreadOptions{Decided: unread.Decided, Tell: unread.Tell})
+			return err
+		},
 		"not kept": func() error {
 			kept = false
 			_, _, err := run(halfRead{name: "lost", ofTable: true}, unread)
