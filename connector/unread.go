@@ -49,7 +49,7 @@ func (w *unreadRows) take(u *binlog.Unread) {
 
 func (w *unreadRows) tell(name string, t *toldOf) {
 	u := &t.last
-	w.log.Warn("rows of a table that cannot be read, or could not when they came first, are passed over (on_table_error): they are not published", "table", name, "rows", t.rows, "events", t.events,
+	w.log.Warn("rows of a table that cannot be read are passed over (on_table_error; also those that could not be read when they came first): they are not published", "table", name, "rows", t.rows, "events", t.events,
 		"why", u.Why.Reason(), "file", u.File, "offset", u.Start, "gtid", u.GTID.String())
 	*t = toldOf{at: time.Now()}
 }
