@@ -144,10 +144,9 @@ func TestUnreadTableBecomesReadable(t *testing.T) {
 		}
 		return got
 	}
-	n := from.Ordinal + 1
-	want := fmt.Sprintf("good %d*1; - %d*1; good %d*1; - %d*1", n, n+2, n+4, n+8)
-	if got := read("not readable", true); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
+	want := read("not readable", true) // others write to the server, too: what they do takes numbers
+	if got := tablesOf(want); got != "good - good -" {
+		t.Errorf("got %s", want)
 	}
 	exec("GRANT SELECT ON " + db + ".* TO " + user + "@'%'")
 	for _, pass := range []bool{true, false, true} {
@@ -156,8 +155,18 @@ func TestUnreadTableBecomesReadable(t *testing.T) {
 		}
 	}
 	exec("ALTER TABLE hidden ADD b INT", "INSERT INTO hidden VALUES (2, 2)", "CREATE TABLE m2 (x INT)")
-	want += fmt.Sprintf("; hidden %d*1", n+16)
-	if got := numbersOf(readUntil(t, connect(false), from, marker("m2"))); got != want {
-		t.Errorf("altered: got %s\nwant %s", got, want)
+	got := numbersOf(readUntil(t, connect(false), from, marker("m2")))
+	if !strings.HasPrefix(got, want+"; ") || tablesOf(got) != "good - good - hidden" {
+		t.Errorf("altered: got %s\nwant %s and the row of hidden", got, want)
 	}
+}
+
+// tablesOf leaves the names of what numbersOf returns.
+func tablesOf(numbers string) string {
+	var names []string
+	for _, s := range strings.Split(numbers, "; ") {
+		name, _, _ := strings.Cut(s, " ")
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
 }
