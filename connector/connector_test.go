@@ -351,6 +351,22 @@ func TestHistoryTooLarge(t *testing.T) {
 	}
 }
 
+// I5: one that tells which rows are passed over is needed in any case.
+func TestHistoryTooLargeWithPassedRows(t *testing.T) {
+	r := &reader{c: newUnit(t), history: schema.NewHistory(&small{}), full: true, put: func(context.Context, []*event.Event) error {
+		t.Error("rows are handed on")
+		return nil
+	}}
+	if _, err := r.history.Adopt([]byte(`{"format":1,"tables":[],"passed_over":[{"schema":"shop","table":"t","definition":"d","from":{"file":"binlog.000001","offset":4,"gtids":"","server_uuid":"s"}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.batch = []*event.Event{{Kind: event.End, Txn: &event.Txn{}}}
+	var stop *StopError
+	if err := r.flush(t.Context()); !errors.As(err, &stop) {
+		t.Error(err)
+	}
+}
+
 // noRoom is a schema.Keeper that cannot save for want of room.
 type noRoom struct{ small }
 

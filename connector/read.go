@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
+	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
@@ -160,10 +161,10 @@ func (r *reader) keep(ctx context.Context) {
 	}
 }
 
-// save saves the schema history. One that is too large is needed only where the log does not have the names.
+// save saves the schema history. One that is too large is needed only where the log does not have the names, or rows are passed over (I5).
 func (r *reader) save(ctx context.Context) error {
 	err := r.history.Save(ctx, event.Position{})
-	if r.full && errors.Is(err, schema.ErrTooLarge) {
+	if passes, _ := r.history.PassesOver(ddl.Name{}); r.full && !passes && errors.Is(err, schema.ErrTooLarge) {
 		r.c.log.Warn("the schema history is not saved any more: after a restart definitions are looked up anew, where the log does not tell all; to have it saved narrow the destination's tables down to fewer databases",
 			"error", err)
 		r.history.Detach()

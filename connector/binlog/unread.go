@@ -57,7 +57,9 @@ func (m *Machine) table(t *TableMap) (*event.Table, *StopError, error) {
 	case failure != nil:
 		return nil, nil, failure
 	case !kept:
-		return nil, nil, err
+		stop := *why
+		stop.Remedy += "; on_table_error: skip does not help here, as the schema history cannot note which rows are passed over (schema: log, more than it holds, or rows behind these could be read)"
+		return nil, nil, &stop
 	}
 	return table, why, nil
 }

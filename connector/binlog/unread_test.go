@@ -2,8 +2,10 @@ package binlog
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/binlogmq/binlogmq/event"
@@ -105,8 +107,12 @@ func TestUnreadI5(t *testing.T) {
 		},
 		"not of table": func() error { kept = true; _, _, err := run(halfRead{name: "lost"}, unread); return err },
 	} {
-		if err := f(); err == nil {
+		err := f()
+		if err == nil {
 			t.Errorf("%s: it goes on", name)
+		}
+		if told := fmt.Sprint(err); strings.Contains(told, "does not help here") != (name == "not kept") {
+			t.Errorf("%s: it says %s", name, told)
 		}
 	}
 }
