@@ -736,6 +736,9 @@ func (d *snapshotDriver) judge(err error) time.Duration {
 // fail tells of an error that does not pass.
 func (d *snapshotDriver) fail(what string, err error, where []any, wait time.Duration) time.Duration {
 	d.c.log.Warn(what, append(where, "in", wait)...)
+	if wait == snapshotBlocked {
+		d.src.close() // some of what may be granted meanwhile holds for new sessions only
+	}
 	d.show(func(s *Snapshot) {
 		s.Err = err
 		s.to(SnapshotFailing)
