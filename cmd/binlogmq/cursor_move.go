@@ -99,79 +99,65 @@ const maxExports = 10
 
 // exportSnapshots returns what is saved of the snapshots of one destination, or of all.
 func exportSnapshots(ctx context.Context, cfg *config.Config, destination string) (all []exportedLog, err error) {
-	store, done, err := lookStore(cfg)
-	if err != nil || store == nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(looked(cfg, err), done()) }()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	docs, ok := store.(historyStore)
-	if !ok {
-		return nil, nil
-	}
-	ids, err := store.List(ctx, destination)
-	if err != nil {
-		return nil, err
-	}
-	for i, id := range ids {
-		name := id.Destination
-		if i > 0 && ids[i-1].Destination == name {
-			continue
-		}
+	err = eachSaved(ctx, cfg, destination, func(ctx context.Context, docs historyStore, name string) error {
 		k := &snapshotKeeper{docs, name}
 		list, err := snapshot.Export(ctx, k)
 		for tries := 0; errors.Is(err, snapshot.ErrDamaged) && tries < maxExports; tries++ { // or deleted meanwhile
 			list, err = snapshot.Export(ctx, k)
 		}
-		if err != nil {
-			return nil, err
-		}
-		if len(list) > 0 {
+		if err == nil && len(list) > 0 {
 			all = append(all, exportedLog{name, list})
 		}
-	}
-	return all, nil
+		return err
+	})
+	return all, err
 }
 
 // exportHistories returns the schema histories of one destination, or of all, that tell which rows are passed over.
 func exportHistories(ctx context.Context, cfg *config.Config, destination string) (all []exportedHistory, err error) {
+	err = eachSaved(ctx, cfg, destination, func(ctx context.Context, docs historyStore, name string) error {
+		data, err := (&keeper{docs, name}).Load(ctx)
+		if err != nil || data == nil {
+			return err
+		}
+		some, err := schema.NewHistory(nil).Adopt(data)
+		if err != nil {
+			return fmt.Errorf("the schema history of destination %s cannot be used: %w", name, err)
+		}
+		if some {
+			all = append(all, exportedHistory{name, data})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// eachSaved calls f for one destination, or for all, of which cursors are saved in a store that keeps documents beside them.
+func eachSaved(ctx context.Context, cfg *config.Config, destination string, f func(ctx context.Context, docs historyStore, name string) error) (err error) {
 	store, done, err := lookStore(cfg)
 	if err != nil || store == nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(looked(cfg, err), done()) }()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	docs, ok := store.(historyStore)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	ids, err := store.List(ctx, destination)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i, id := range ids {
 		if i > 0 && ids[i-1].Destination == id.Destination {
 			continue
 		}
-		k := &keeper{docs, id.Destination}
-		data, err := k.Load(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if data == nil {
-			continue
-		}
-		some, err := schema.NewHistory(nil).Adopt(data)
-		if err != nil {
-			return nil, fmt.Errorf("the schema history of destination %s cannot be used: %w", id.Destination, err)
-		}
-		if some {
-			all = append(all, exportedHistory{id.Destination, data})
+		if err := f(ctx, docs, id.Destination); err != nil {
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // cursorImport puts exported records into the configured store.
