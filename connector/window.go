@@ -501,12 +501,12 @@ func (r *reader) serve(ctx context.Context) error {
 		w.answer(windowAnswer{err: err})
 		return nil
 	}
-	if !here.Reached(&c.high) {
-		return nil
+	if !here.Reached(&c.high) || !i.log.Free(i.m.Ordinal()) {
+		return nil // further on
 	}
-	i.noted, w.noted = nil, nil
 	dropped, err := n.untouched(c)
 	if err != nil || len(c.chunk.Parts) == 0 {
+		i.noted, w.noted = nil, nil
 		w.answer(windowAnswer{dropped: dropped, err: err})
 		return nil
 	}

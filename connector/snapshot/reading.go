@@ -85,15 +85,32 @@ func (r *Reading) At(ctx context.Context, ordinal int64, counts string) (*Chunk,
 	return r.l.At(ctx, ordinal, counts)
 }
 
+// Free tells whether Append can find a place behind the transaction end with that ordinal, at which the reader stands. It is cheap.
+func (r *Reading) Free(ordinal int64) bool {
+	p := &r.l.readings
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.free(r, ordinal)
+}
+
+// free is Free. p.mu is held.
+func (p *readings) free(r *Reading, ordinal int64) bool {
+	if p.ended > ordinal || r.reach > ordinal || p.saving != nil {
+		return false
+	}
+	for other, at := range p.running {
+		if other != r && at >= ordinal { // it may go on at any time
+			return false
+		}
+	}
+	return true
+}
+
 // Append saves a chunk behind the transaction end at which the reader stands, as Log.Append does, unless the error is ErrPassed.
 func (r *Reading) Append(ctx context.Context, c *Chunk) error {
 	p := &r.l.readings
 	p.mu.Lock()
-	passed := p.ended > c.Ordinal || r.reach > c.Ordinal || p.saving != nil
-	for other, at := range p.running {
-		passed = passed || other != r && at >= c.Ordinal // it may go on at any time
-	}
-	if passed {
+	if !p.free(r, c.Ordinal) {
 		p.mu.Unlock()
 		return ErrPassed
 	}
