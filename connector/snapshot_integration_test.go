@@ -242,7 +242,7 @@ func TestSnapshotOfALivingTable(t *testing.T) {
 			if kind == "mysql56" {
 				total /= 8 // each chunk waits for what the log has to show
 			}
-			readLivingTable(t, s, total, false, func(db string) {
+			readLivingTable(t, s, livingTable{total: total}, func(db string) {
 				s.Exec("ALTER TABLE " + db + ".t ADD x INT DEFAULT 7")
 			})
 		})
@@ -256,7 +256,7 @@ func TestSnapshotOutlivesTheServer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := testenv.NewMySQL(t, kind)
-			readLivingTable(t, s, 3*snapshotLife(t), true, func(string) {
+			readLivingTable(t, s, livingTable{total: 3 * snapshotLife(t), dies: true}, func(string) {
 				s.Kill()
 				s.Restart()
 			})
@@ -268,12 +268,48 @@ func TestSnapshotOutlivesTheServer(t *testing.T) {
 func TestSnapshotWithoutGTIDs(t *testing.T) {
 	t.Parallel()
 	s := testenv.NewMySQL(t, "mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
-	readLivingTable(t, s, 150, false, func(string) {})
+	readLivingTable(t, s, livingTable{total: 150}, func(string) {})
+}
+
+// I5: readers that catch up while the main one is slow, and come to the place of a chunk before it does, give the same numbers as it.
+func TestSnapshotBesideOtherReaders(t *testing.T) {
+	readLivingTable(t, testenv.MySQL(t, "mysql"), livingTable{total: 3 * snapshotLife(t), beside: true}, func(string) {})
+}
+
+// livingTable is a table that changes while it is read.
+type livingTable struct {
+	total  int  // rows at the beginning
+	dies   bool // the server does
+	beside bool // others read the stream as well, and the main reader is slow
+}
+
+// readBeside has readers begin again and again until stop is closed, and returns what each has read.
+func readBeside(t *testing.T, c *Connector, from event.Cursor, rnd *rand.Rand, stop <-chan struct{}) (all [][]*event.Event) {
+	for {
+		select {
+		case <-stop:
+			return all
+		default:
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+rnd.IntN(200))*time.Millisecond)
+		var read []*event.Event
+		err := c.ReadBeside(ctx, from, func(_ context.Context, events []*event.Event) error {
+			read = append(read, events...)
+			return nil
+		})
+		if ctx.Err() == nil {
+			t.Errorf("ReadBeside ended: %v", err)
+		}
+		cancel()
+		all = append(all, read)
+		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+	}
 }
 
 // readLivingTable has during called in the middle.
-func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, during func(db string)) {
+func readLivingTable(t *testing.T, s *testenv.Server, l livingTable, during func(db string)) {
 	const keep = 10
+	total, dies := l.total, l.dies
 	db := s.Database()
 	s.Exec("USE " + db)
 	s.Exec("CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8mb4, id INT, v INT, pad VARCHAR(100), PRIMARY KEY (k, id))")
@@ -323,11 +359,24 @@ func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, duri
 		}
 		close(stop)
 	})
+	var beside [][]*event.Event
+	done := marker("done_")
+	slow := done
+	if l.beside {
+		rnd := rand.New(rand.NewPCG(7, 7))
+		wg.Go(func() { beside = readBeside(t, c, from, rand.New(rand.NewPCG(8, 8)), stop) })
+		slow = func(e *event.Event) bool {
+			if e.Kind == event.End && rnd.IntN(100) == 0 {
+				time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
+			}
+			return done(e)
+		}
+	}
 	// What happens in the middle, and what is done at the end, uses the test's server, which belongs to this goroutine.
 	over := make(chan []*event.Event, 1)
 	go func() {
 		defer close(over)
-		if all, err := collect(t.Context(), c, from, marker("done_")); err == nil {
+		if all, err := collect(t.Context(), c, from, slow); err == nil {
 			over <- all
 		} else {
 			t.Errorf("Read ended: %v", err)
@@ -387,6 +436,28 @@ func readLivingTable(t *testing.T, s *testenv.Server, total int, dies bool, duri
 		changes += w.version / w.of
 	}
 	t.Logf("%d changes of rows while %d chunks of %d rows were read", changes, len(m.number), others["t"])
+
+	ahead := 0
+	for i, read := range beside {
+		a, b := transcript(t, all), transcript(t, read)
+		for k := range b {
+			if len(a) == 0 {
+				t.Fatal("the main reader has read nothing")
+			}
+			if k >= len(a) || a[k] != b[k] {
+				t.Fatalf("reader %d beside the main one, event %d is\n%s\nwant\n%s", i, k, b[k], a[min(k, len(a)-1)])
+			}
+		}
+		if len(b) > 0 {
+			ahead++
+		}
+	}
+	if l.beside {
+		if ahead == 0 {
+			t.Error("no reader beside the main one has read anything")
+		}
+		t.Logf("%d readers beside the main one", ahead)
+	}
 
 	// I5: the same again, chunks included.
 	again := readUntil(t, connect(), from, marker("done_"))
