@@ -259,6 +259,7 @@ type mode struct {
 	keys   func(b *brokers, topic string) string // of the sink
 	create func(b *brokers, topic string)
 	topic  string // prefix
+	start  string // none: where the rows begin in the log
 }
 
 // brokers are what all modes share.
@@ -288,6 +289,12 @@ func pulsarMode(name, producer string, batching bool) mode {
 	}
 }
 
+// snapshot is a mode in which the rows are read from their table.
+func snapshot(m mode) mode {
+	m.start = "snapshot"
+	return m
+}
+
 // modes are measured in turn, rounds times, so that what else the machine does falls on all of them.
 var modes = []mode{
 	kafkaMode("kafka_maxwell_1p", "maxwell", "at_least_once", 1),
@@ -295,6 +302,7 @@ var modes = []mode{
 	kafkaMode("kafka_canal_json_8p", "canal-json", "at_least_once", 8),
 	kafkaMode("kafka_canal_json_8p_sequenced", "canal-json", "sequenced", 8),
 	kafkaMode("kafka_canal_json_8p_transactional", "canal-json", "transactional", 8),
+	snapshot(kafkaMode("kafka_canal_json_8p_snapshot", "canal-json", "sequenced", 8)),
 	pulsarMode("pulsar_wire", "wire", false),
 	pulsarMode("pulsar_wire_batching", "wire", true),
 	pulsarMode("pulsar_client", "client", false),
@@ -316,7 +324,11 @@ func programFigures(t *testing.T, db *testenv.Server, schemaName, file string, f
 			topic := fmt.Sprintf("%s%s_%d", m.topic, m.name, round)
 			m.create(b, topic)
 			begin := time.Now()
-			p := process.Start(t, config(t, db, schemaName, fmt.Sprintf("%s:%d", file, from), m.keys(b, topic)))
+			start := m.start
+			if start == "" {
+				start = fmt.Sprintf("%s:%d", file, from)
+			}
+			p := process.Start(t, config(t, db, schemaName, start, m.keys(b, topic)))
 			var first, end time.Time
 			var firstRows int64
 			p.Await("all rows at the broker", 20*time.Minute, func(r *admin.Report) bool {
@@ -358,6 +370,7 @@ func programFigures(t *testing.T, db *testenv.Server, schemaName, file string, f
 	}
 	ratio("kafka_canal_json_8p_sequenced", "kafka_canal_json_8p")
 	ratio("kafka_canal_json_8p_transactional", "kafka_canal_json_8p")
+	ratio("kafka_canal_json_8p_snapshot", "kafka_canal_json_8p_sequenced")
 	ratio("pulsar_wire", "pulsar_client")
 	ratio("pulsar_wire_batching", "pulsar_client")
 }
