@@ -316,8 +316,14 @@ func explain(err error, where, name, complaint string, since time.Duration) erro
 	if err == nil || errors.As(err, &told) {
 		return err
 	}
-	return fmt.Errorf("pulsar: %s: cannot open: %s%w%s", where, advice(err.Error()+complaint, name, since), err, quoted(complaint))
+	return fmt.Errorf("pulsar: %s: cannot open: %s%w%s", where, advice(err.Error()+complaint, name, since), inner{err}, quoted(complaint))
 }
+
+// inner is an error in another one, which says of whom it is already.
+type inner struct{ err error }
+
+func (e inner) Error() string { return strings.TrimPrefix(e.err.Error(), "pulsar: ") }
+func (e inner) Unwrap() error { return e.err }
 
 // advice returns what the broker's words mean and what to do, "" if they say it
 // themselves. It is the one place that knows them.

@@ -78,7 +78,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	table := s.table(t, db)
 	topic := k.Topic(1)
 	s.sink = kafkaSink(k, topic, "create: false")
-	s.more = "ring: { bytes: 1MiB }\n    detach_after: 1s"
+	s.more = "ring: { bytes: 1MiB }\n    detach_after: 1s\n    snapshot: { rows_per_second: 100, chunk_bytes: 64KiB }"
 	// A second sink, which goes on when the first cannot.
 	text := s.text() + fmt.Sprintf("      - name: lines\n        file: { path: %q, sync: false }\n", s.lines)
 	p := process.Start(t, text)
@@ -151,6 +151,26 @@ func TestEveryMetricMoves(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+
+	// A snapshot of two tables.
+	db.Exec("CREATE TABLE " + table + "_too (id INT PRIMARY KEY)")
+	db.Exec("INSERT INTO " + table + "_too VALUES (0)")
+	for n := 1; n < 256; n *= 2 {
+		db.Exec(fmt.Sprintf("INSERT INTO %s_too SELECT id+%d FROM %s_too", table, n, table))
+	}
+	until("rest before a snapshot", idle)
+	ordered, err := asks.Post(base+"/api/destinations/"+s.name+"/snapshot", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ordered.Body.Close()
+	if ordered.StatusCode != http.StatusAccepted {
+		t.Fatalf("a snapshot is answered %s", ordered.Status)
+	}
+	until("a snapshot that begins", func(m map[string]float64) bool { return m["binlogmq_snapshot_rows"] > 0 })
+	until("its second table", func(m map[string]float64) bool { return m["binlogmq_snapshot_tables_done"] == 1 })
+	until("its end", func(m map[string]float64) bool { return m["binlogmq_snapshot_queue"] == 0 })
+	answers(t, base, 200, 200)
 	p.Stop()
 
 	// What does not move in such a run, and why.
@@ -169,6 +189,8 @@ func TestEveryMetricMoves(t *testing.T) {
 		"binlogmq_meta_connected":                    "the same",
 		"binlogmq_source_skipped_transactions_total": "no order to skip one was given",
 		"binlogmq_source_passed_statements_total":    "every session logs rows",
+		"binlogmq_source_unread_rows_total":          "all tables can be read",
+		"binlogmq_snapshot_up":                       "the snapshot can be read",
 		"binlogmq_source_lost_positions_total":       "no position is lost",
 		"binlogmq_sink_commits_total":                "delivery is not transactional",
 		"binlogmq_sink_spread_transactions_total":    "the same",

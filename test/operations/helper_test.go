@@ -137,9 +137,12 @@ func neat(t *testing.T, log string) {
 	}
 }
 
-// loud returns the lines that would wake somebody.
+// loud returns the lines that would wake somebody. What other tests do on the same server is no fault of this one.
 func loud(log string) (lines []string) {
 	for line := range strings.Lines(log) {
+		if strings.Contains(line, `msg="statement-format DML of tables that are not captured`) {
+			continue
+		}
 		if strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=WARN") {
 			lines = append(lines, line)
 		}
