@@ -266,6 +266,9 @@ func (d *destination) put(ctx context.Context, f *feed, events []*event.Event) e
 				f.run.idleUntil = d.s.clock.Now()
 			}
 			f.wake()
+			if f == d.main {
+				d.meet()
+			}
 		}
 		if err != nil {
 			return err
@@ -397,6 +400,29 @@ func (d *destination) tryJoin(f *feed) (bool, error) {
 	return true, nil
 }
 
+// meet has those on rings of their own join the main ring where it has come to them: one that was quicker for a moment would not be
+// asked again as long as nothing is written.
+func (d *destination) meet() {
+	if d.catchUps == 0 {
+		return
+	}
+	for _, s := range d.subs {
+		if f := s.feed; f != nil && f.owner == s && f.err == nil {
+			if _, err := d.tryJoin(f); err != nil {
+				d.fail(f, err)
+			}
+		}
+	}
+}
+
+// fail stops a ring of a subscription's own.
+func (d *destination) fail(f *feed, err error) {
+	f.err = &DestinationError{Destination: d.name, Client: f.owner.id.Client, Err: err}
+	d.tell(f.err)
+	d.leave(f, errLeft)
+	f.wake()
+}
+
 // more asks for more events behind what a subscription on a ring of its own
 // has. It returns whether it joined the main ring.
 func (d *destination) more(s *sub) (bool, error) {
@@ -406,9 +432,7 @@ func (d *destination) more(s *sub) (bool, error) {
 	}
 	joined, err := d.tryJoin(f)
 	if err != nil {
-		f.err = &DestinationError{Destination: d.name, Client: s.id.Client, Err: err}
-		d.tell(f.err)
-		d.leave(f, errLeft)
+		d.fail(f, err)
 		return false, nil
 	}
 	if joined || f.run.reading || f.run.queued || !d.started {

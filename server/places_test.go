@@ -1,14 +1,18 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/meta"
 )
 
 func gtids(t *testing.T, s string) event.GTIDSet {
@@ -200,5 +204,65 @@ func TestSaveState(t *testing.T) {
 			t.Error(err)
 		}
 		r.m.refuse(nil)
+	})
+}
+
+// held is a source whose main reader can be stopped.
+type held struct {
+	*history
+	stopped atomic.Bool
+}
+
+func (s *held) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	return s.history.Read(ctx, from, func(ctx context.Context, events []*event.Event) error {
+		for s.stopped.Load() && ctx.Err() == nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return put(ctx, events)
+	})
+}
+
+// ReadBeside puts all that there is at once, so that no part of it ends where the main reader stands.
+func (s *held) ReadBeside(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
+	var all []*event.Event
+	return s.history.Read(ctx, from, func(ctx context.Context, events []*event.Event) error {
+		if all = append(all, events...); all[len(all)-1].Ordinal < s.total() {
+			return nil
+		}
+		part := all
+		all = nil
+		return put(ctx, part)
+	})
+}
+
+// TestMainReaderMeets: a catch-up reader that was ahead of the main one for a moment is met when that one has come so far, though nothing is written any
+// more; else it would read on for ever, and no chunk of a snapshot would find a place.
+func TestMainReaderMeets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, h: newHistory(true), m: &faulty{}}
+		r.s = New(Options{Meta: r.m, SaveInterval: time.Second, DestinationOptions: DestinationOptions{RingEvents: 40}})
+		t.Cleanup(func() { r.s.Stop(ctx) })
+		src := &held{history: r.h}
+		r.must(r.s.AddDestination("shop", src, DestinationOptions{}))
+		rng := rand.New(rand.NewPCG(1, 1))
+		r.h.write(rng, 100)
+		first := r.subscribe("first", "")
+		r.start()
+		fw := r.follower(0)
+		r.follow(first, fw)
+		src.stopped.Store(true)
+		r.h.write(rng, 100)
+		r.must(r.m.Memory.Save(ctx, id("late"), &meta.Record{Cursor: r.h.cursor(0)}))
+		late := r.subscribe("late", "")
+		r.follow(late, r.follower(0))
+		if st := r.sub("late"); st.Feed != FeedCatchUp {
+			t.Fatalf("late: %+v", st)
+		}
+		src.stopped.Store(false)
+		r.follow(first, fw)
+		synctest.Wait()
+		if st := r.sub("late"); st.Feed != FeedRing {
+			t.Errorf("late: %+v", st)
+		}
 	})
 }
