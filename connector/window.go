@@ -300,10 +300,7 @@ func (n *noting) limit(c *candidate) error {
 // each calls f with the rows of the candidate and their keys, which last until it returns.
 func (n *noting) each(c *candidate, f func(raw, id []byte)) error {
 	table := c.table.Shown()
-	all := make([]byte, (len(table.Columns)+7)/8)
-	for i := range all {
-		all[i] = 0xff
-	}
+	all := table.AllColumns()
 	for _, raw := range c.rows {
 		n.scan.Reset(&event.Event{Kind: event.Rows, Op: event.Insert, Rows: 1, Table: table, Images: event.Images{After: all}, Raw: raw})
 		if !n.scan.Next() {
@@ -448,11 +445,7 @@ func (r *reader) missed(err error) error {
 
 // insertion is a chunk as a Machine takes it.
 func insertion(c *snapshot.Chunk) *binlog.Insertion {
-	i := &binlog.Insertion{Snapshot: c.Snapshot, ServerID: c.ServerID, Time: c.Time, Table: c.Table, Parts: make([]binlog.InsertionPart, len(c.Parts))}
-	for k := range c.Parts {
-		i.Parts[k] = binlog.InsertionPart(c.Parts[k])
-	}
-	return i
+	return &binlog.Insertion{Snapshot: c.Snapshot, ServerID: c.ServerID, Time: c.Time, Table: c.Table, Parts: c.Parts}
 }
 
 // serve does what the window is asked for, if it can be done where the reader stands.

@@ -39,6 +39,15 @@ func (t *Table) Memory() int {
 	return n
 }
 
+// AllColumns returns the bitmap of an image that has all columns, as [Images] has it.
+func (t *Table) AllColumns() []byte {
+	b := make([]byte, (len(t.Columns)+7)/8)
+	for i := range t.Columns {
+		b[i>>3] |= 1 << (i & 7)
+	}
+	return b
+}
+
 // Column is one column of a [Table].
 type Column struct {
 	Name      string

@@ -17,7 +17,7 @@ type Insertion struct {
 
 // InsertionPart is a run of rows that becomes one event. Raw must not be written again.
 type InsertionPart struct {
-	Rows int
+	Rows int    // at least 1
 	Raw  []byte // row images with all columns of the table's Shown
 }
 
@@ -52,7 +52,7 @@ func (m *Machine) Insert(i *Insertion) error {
 	rows := int64(0)
 	if m.opt.Match(i.Table.Schema, i.Table.Name) {
 		table := i.Table.Shown()
-		all := allColumns(len(table.Columns))
+		all := table.AllColumns()
 		for k := range i.Parts {
 			p := &i.Parts[k]
 			e := m.alloc.event(len(p.Raw))
@@ -74,13 +74,4 @@ func (m *Machine) Insert(i *Insertion) error {
 		Kind: event.End, ServerID: i.ServerID, Ordinal: m.ordinal, Index: rows, Time: i.Time, File: at.file, Start: at.offset, Next: at.offset, Txn: t, Size: sizeofEvent,
 	}
 	return m.opt.Emit(e)
-}
-
-// allColumns returns the bitmap of an image that has all of n columns.
-func allColumns(n int) []byte {
-	b := make([]byte, (n+7)/8)
-	for i := range n {
-		b[i>>3] |= 1 << (i & 7)
-	}
-	return b
 }

@@ -171,7 +171,7 @@ func (w *world) drive() error {
 	}
 	c := &Chunk{Ordinal: w.main.ordinal, End: w.main.ordinal + int64(n) + 1, Counts: "c", Snapshot: &event.Snapshot{ID: r.ID}, Before: p, After: after, Table: w.table}
 	for i := range n {
-		c.Parts = append(c.Parts, Part{1, []byte{byte(last + i + 1)}})
+		c.Parts = append(c.Parts, Part{Rows: 1, Raw: []byte{byte(last + i + 1)}})
 	}
 	err := w.l.Append(ctx, c)
 	if errors.Is(err, ErrEnded) {

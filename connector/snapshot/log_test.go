@@ -111,7 +111,7 @@ func chunkAt(table *event.Table, request string, ordinal int64, rows ...string) 
 	c := &Chunk{Ordinal: ordinal, End: ordinal + int64(len(rows)) + 1, Counts: "c", Snapshot: &event.Snapshot{ID: request, Clients: []string{"a", "b"}}, ServerID: 7, Time: 1e15,
 		Before: Progress{Request: request}, After: Progress{Request: request, Table: &Table{"shop", "items"}, Last: rows[len(rows)-1:]}, Table: table}
 	for part := range slices.Chunk(rows, 2) {
-		c.Parts = append(c.Parts, Part{len(part), []byte(strings.Join(part, ""))})
+		c.Parts = append(c.Parts, Part{Rows: len(part), Raw: []byte(strings.Join(part, ""))})
 	}
 	return c
 }

@@ -265,7 +265,7 @@ func parseChunk(raw []byte) (*Chunk, error) {
 		if p.Rows < 1 || p.Bytes < 0 || p.Bytes > len(raw) || p.Rows > math.MaxInt32 {
 			return nil, fmt.Errorf("a part of %d rows in %d bytes, of which %d are there", p.Rows, p.Bytes, len(raw))
 		}
-		c.Parts = append(c.Parts, Part{p.Rows, raw[:p.Bytes:p.Bytes]})
+		c.Parts = append(c.Parts, Part{Rows: p.Rows, Raw: raw[:p.Bytes:p.Bytes]})
 		raw = raw[p.Bytes:]
 	}
 	if len(raw) > 0 {

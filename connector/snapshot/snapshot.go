@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -86,10 +87,7 @@ type Chunk struct {
 }
 
 // Part is a run of rows that becomes one event.
-type Part struct {
-	Rows int    // at least 1
-	Raw  []byte // row images of an insert, as event.Event.Raw
-}
+type Part = binlog.InsertionPart
 
 // Rows returns the number of rows.
 func (c *Chunk) Rows() int64 {
