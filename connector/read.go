@@ -91,7 +91,7 @@ type putError struct{ err error }
 func (e *putError) Error() string { return e.err.Error() }
 func (e *putError) Unwrap() error { return e.err }
 
-// keepError carries an error of saving the schema history, which is no fault of the source: without it rows are not handed on.
+// keepError carries an error of what is kept beside the cursors (schema history, chunks of snapshots), which is no fault of the source: without it rows are not handed on.
 type keepError struct{ err error }
 
 func (e *keepError) Error() string { return e.err.Error() }
@@ -236,7 +236,7 @@ func (r *reader) run(ctx context.Context) error {
 func interruption(err error) string {
 	var kept *keepError
 	if errors.As(err, &kept) {
-		return "the schema history cannot be saved, and rows are not published without it; trying again"
+		return "what is kept beside the cursors cannot be saved or read, and rows are not published without it; trying again"
 	}
 	return "lost the source; reconnecting"
 }
