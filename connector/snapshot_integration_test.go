@@ -375,7 +375,7 @@ func readLivingTable(t *testing.T, s *testenv.Server, l livingTable, during func
 	}
 	wg.Go(func() {
 		over := func() bool {
-			return len(log.Status().Ended) > 0 && (!l.beside || len(begun) == cap(begun))
+			return t.Failed() || len(log.Status().Ended) > 0 && (!l.beside || len(begun) == cap(begun))
 		}
 		for until := time.Now().Add(4 * time.Minute); time.Now().Before(until) && !over(); time.Sleep(10 * time.Millisecond) {
 		}
@@ -388,7 +388,7 @@ func readLivingTable(t *testing.T, s *testenv.Server, l livingTable, during func
 		rnd := rand.New(rand.NewPCG(7, 7))
 		wg.Go(func() { beside = readBeside(t, c, from, rand.New(rand.NewPCG(8, 8)), stop, begun) })
 		slow = func(e *event.Event) bool {
-			if e.Kind == event.End && rnd.IntN(100) == 0 {
+			if e.Kind == event.End && rnd.IntN(60) == 0 {
 				time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
 			}
 			return done(e)
