@@ -180,10 +180,11 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 	if err != nil {
 		return fmt.Errorf("cursor import: %w", err)
 	}
-	ids, records, snapshots, histories, err := readExport(data)
+	all, err := readExport(data)
 	if err != nil {
 		return fmt.Errorf("cursor import: %s: %w", *from, err)
 	}
+	ids := all.ids
 	if *name != "" {
 		ids = slices.DeleteFunc(ids, func(id meta.Identity) bool { return id.Destination != *name })
 	}
@@ -195,7 +196,7 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 		if n < 0 {
 			n = len(ids)
 		}
-		if err := importDestination(ctx, cfg, ids[:n], records, snapshots[ids[0].Destination], histories[ids[0].Destination], *yes, in, out); err != nil {
+		if err := importDestination(ctx, cfg, ids[:n], all, *yes, in, out); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -203,8 +204,10 @@ func cursorImport(ctx context.Context, args []string, in io.Reader, out io.Write
 	return nil
 }
 
-func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, records map[meta.Identity]*meta.Record, snapshots []snapshot.Document, history []byte, yes bool, in io.Reader, out io.Writer) (err error) {
-	store, free, err := takeStore(ctx, cfg, ids[0].Destination)
+// importDestination puts the records of ids, which are of one destination, into the store, with what goes along with them.
+func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Identity, all *imported, yes bool, in io.Reader, out io.Writer) (err error) {
+	destination, records := ids[0].Destination, all.records
+	store, free, err := takeStore(ctx, cfg, destination)
 	if err != nil {
 		return err
 	}
@@ -231,16 +234,16 @@ func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Ident
 	for _, id := range ids {
 		oldest = min(oldest, records[id].Cursor.Ordinal)
 	}
-	if err := newSnapshots(store, ids[0].Destination).Import(ctx, snapshots, oldest); err != nil {
+	if err := newSnapshots(store, destination).Import(ctx, all.snapshots[destination], oldest); err != nil {
 		return fmt.Errorf("cursor import: %w", err)
 	}
-	if history != nil {
-		h := newHistory(store, ids[0].Destination)
+	if history := all.histories[destination]; history != nil {
+		h := newHistory(store, destination)
 		if err := h.Load(ctx); err != nil {
 			return err
 		}
 		if _, err := h.Adopt(history); err != nil {
-			return fmt.Errorf("cursor import: the schema history of destination %s: %w", ids[0].Destination, err)
+			return fmt.Errorf("cursor import: the schema history of destination %s: %w", destination, err)
 		}
 		if err := h.Save(ctx, event.Position{}); err != nil {
 			return err
@@ -256,50 +259,55 @@ func importDestination(ctx context.Context, cfg *config.Config, ids []meta.Ident
 	return nil
 }
 
+// imported is what cursor export wrote, looked through.
+type imported struct {
+	ids       []meta.Identity // sorted
+	records   map[meta.Identity]*meta.Record
+	snapshots map[string][]snapshot.Document // by destination
+	histories map[string][]byte              // by destination
+}
+
 // readExport reads what cursor export wrote.
-func readExport(data []byte) ([]meta.Identity, map[meta.Identity]*meta.Record, map[string][]snapshot.Document, map[string][]byte, error) {
+func readExport(data []byte) (*imported, error) {
 	var all exported
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return nil, nil, nil, nil, fmt.Errorf("not what cursor export writes: %w", err)
+		return nil, fmt.Errorf("not what cursor export writes: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, nil, nil, nil, errors.New("something follows the cursors")
+		return nil, errors.New("something follows the cursors")
 	}
 	if all.Version != exportVersion {
-		return nil, nil, nil, nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
+		return nil, fmt.Errorf("format version %d is not known, only %d", all.Version, exportVersion)
 	}
-	var ids []meta.Identity
-	records := map[meta.Identity]*meta.Record{}
+	m := &imported{records: map[meta.Identity]*meta.Record{}, snapshots: map[string][]snapshot.Document{}, histories: map[string][]byte{}}
 	for i, raw := range all.Records {
 		id, r, err := meta.DecodeRecord(raw)
 		if err != nil {
-			return nil, nil, nil, nil, fmt.Errorf("record %d: %w", i+1, err)
+			return nil, fmt.Errorf("record %d: %w", i+1, err)
 		}
-		if records[id] != nil {
-			return nil, nil, nil, nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
+		if m.records[id] != nil {
+			return nil, fmt.Errorf("record %d: %s comes twice", i+1, id)
 		}
-		ids = append(ids, id)
-		records[id] = r
+		m.ids = append(m.ids, id)
+		m.records[id] = r
 	}
-	meta.SortIdentities(ids)
-	snapshots := map[string][]snapshot.Document{}
+	meta.SortIdentities(m.ids)
 	for _, l := range all.Snapshots {
-		if snapshots[l.Destination] != nil {
-			return nil, nil, nil, nil, fmt.Errorf("the snapshots of destination %s come twice", l.Destination)
+		if m.snapshots[l.Destination] != nil {
+			return nil, fmt.Errorf("the snapshots of destination %s come twice", l.Destination)
 		}
-		snapshots[l.Destination] = l.Documents
+		m.snapshots[l.Destination] = l.Documents
 	}
-	histories := map[string][]byte{}
 	for _, h := range all.Histories {
-		if histories[h.Destination] != nil {
-			return nil, nil, nil, nil, fmt.Errorf("the schema history of destination %s comes twice", h.Destination)
+		if m.histories[h.Destination] != nil {
+			return nil, fmt.Errorf("the schema history of destination %s comes twice", h.Destination)
 		}
 		if _, err := schema.NewHistory(nil).Adopt(h.History); err != nil {
-			return nil, nil, nil, nil, fmt.Errorf("the schema history of destination %s: %w", h.Destination, err)
+			return nil, fmt.Errorf("the schema history of destination %s: %w", h.Destination, err)
 		}
-		histories[h.Destination] = h.History
+		m.histories[h.Destination] = h.History
 	}
-	return ids, records, snapshots, histories, nil
+	return m, nil
 }

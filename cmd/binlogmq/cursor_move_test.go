@@ -34,9 +34,13 @@ func export(t testing.TB, ids ...meta.Identity) []byte {
 
 func TestReadExport(t *testing.T) {
 	a, b := meta.Identity{Destination: "shop", Client: "sink-b"}, meta.Identity{Destination: "shop", Client: "sink-a"}
-	ids, records, _, _, err := readExport(export(t, a, b))
-	if err != nil || len(ids) != 2 || ids[0] != b || ids[1] != a || records[b].Cursor.Ordinal != 1 || string(records[a].Cursor.State) != "state" || len(records[a].Skips) != 1 {
-		t.Fatal(ids, records, err)
+	all, err := readExport(export(t, a, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, records := all.ids, all.records
+	if len(ids) != 2 || ids[0] != b || ids[1] != a || records[b].Cursor.Ordinal != 1 || string(records[a].Cursor.State) != "state" || len(records[a].Skips) != 1 {
+		t.Fatal(ids, records)
 	}
 	good := string(export(t, a))
 	for name, bad := range map[string]string{
@@ -46,7 +50,7 @@ func TestReadExport(t *testing.T) {
 		if bad == good {
 			t.Fatal(name)
 		}
-		if _, _, _, _, err := readExport([]byte(bad)); err == nil {
+		if _, err := readExport([]byte(bad)); err == nil {
 			t.Errorf("%s: read", name)
 		}
 	}
@@ -56,12 +60,12 @@ func FuzzReadExport(f *testing.F) {
 	f.Add(export(f, meta.Identity{Destination: "shop", Client: "sink-a"}))
 	f.Add([]byte(`{"binlogmq_cursors":1,"records":[{}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, records, _, _, err := readExport(data)
+		all, err := readExport(data)
 		if err != nil {
 			return
 		}
-		for _, id := range ids {
-			if b, err := meta.EncodeRecord(id, records[id]); err != nil || bytes.Contains(b, []byte{0}) {
+		for _, id := range all.ids {
+			if b, err := meta.EncodeRecord(id, all.records[id]); err != nil || bytes.Contains(b, []byte{0}) {
 				t.Fatalf("%s: read, but not written: %v", id, err)
 			}
 		}
