@@ -1,6 +1,10 @@
 package codec
 
-import "github.com/binlogmq/binlogmq/event"
+import (
+	"fmt"
+
+	"github.com/binlogmq/binlogmq/event"
+)
 
 // Codec writes one message format. Its methods append to dst and return the
 // extended slice; on an error the returned slice is nil and the message cannot
@@ -55,4 +59,10 @@ type DDLKeyer interface {
 
 	// AppendDDLKey appends the message key of a DDL event.
 	AppendDDLKey(dst []byte, e *event.Event) []byte
+}
+
+// RowError says which row change could not be written in a format, and where it stood (I3).
+func RowError(format string, r *event.Row, err error) error {
+	return fmt.Errorf("%s: table %s.%s: row change %d (%s) at %s:%d: %w",
+		format, r.Table.Schema, r.Table.Name, r.Ordinal, r.Op, r.Event.File, r.Event.Start, err)
 }

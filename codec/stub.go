@@ -60,12 +60,22 @@ type Span struct {
 // Spans collects the spans of a message while it is written. A nil *Spans collects nothing.
 type Spans struct {
 	all  []Span
-	keep []int
+	keep []int // columns that are never replaced
 }
 
-// NewSpans returns a collection that leaves out the columns of keep and of the table's key.
-func NewSpans(t *event.Table, keep []int) *Spans {
-	return &Spans{keep: append(slices.Clone(keep), t.Key...)}
+// AppendCut is [Stubber.AppendStub] of a format in which a value can be replaced where it stands. appendRow appends the whole message value and
+// adds the spans of the values; replace returns what stands for one of them, or nil where it cannot be replaced.
+func AppendCut(format string, dst []byte, r *event.Row, key []int, room int,
+	appendRow func(dst []byte, r *event.Row, spans *Spans) ([]byte, error), replace func(*Span) ([]byte, error)) ([]byte, error) {
+	at, spans := len(dst), &Spans{keep: append(slices.Clone(key), r.Table.Key...)}
+	dst, err := appendRow(dst, r, spans)
+	if err != nil {
+		return nil, err
+	}
+	if dst, err = spans.cut(dst, at, room, replace); err != nil {
+		return nil, RowError(format, r, err)
+	}
+	return dst, nil
 }
 
 // Add notes that the value of a column stands at start, up to end.
@@ -75,9 +85,9 @@ func (s *Spans) Add(column int, v *event.Value, start, end int) {
 	}
 }
 
-// Cut replaces spans of the message dst[at:], the largest first, until it is no longer than room, and returns dst with the
+// cut replaces spans of the message dst[at:], the largest first, until it is no longer than room, and returns dst with the
 // result from at on. replace writes what stands for a span; nil stands for a span that cannot be replaced.
-func (s *Spans) Cut(dst []byte, at, room int, replace func(*Span) ([]byte, error)) ([]byte, error) {
+func (s *Spans) cut(dst []byte, at, room int, replace func(*Span) ([]byte, error)) ([]byte, error) {
 	bySize := slices.Clone(s.all)
 	// I5: the order decides what consumers see, so it is a function of the message.
 	slices.SortFunc(bySize, func(a, b Span) int {

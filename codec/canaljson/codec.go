@@ -260,7 +260,4 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte) []byte {
 }
 
 // wrap says where the value stood that could not be written (I3).
-func wrap(r *event.Row, err error) error {
-	return fmt.Errorf("canal-json: table %s.%s: row change %d (%s) at %s:%d: %w",
-		r.Table.Schema, r.Table.Name, r.Ordinal, r.Op, r.Event.File, r.Event.Start, err)
-}
+func wrap(r *event.Row, err error) error { return codec.RowError("canal-json", r, err) }

@@ -12,13 +12,8 @@ var _ codec.Stubber = (*Codec)(nil)
 // AppendStub implements [codec.Stubber]: the digest stands in the place of the column's text or, encoded as the
 // column's bytes would be, of its bytes.
 func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byte, error) {
-	at, spans := len(dst), codec.NewSpans(r.Table, key)
-	dst, err := c.appendRow(dst, r, spans)
-	if err != nil {
-		return nil, err
-	}
 	p := c.plans.Get(r.Table)
-	dst, err = spans.Cut(dst, at, room, func(s *codec.Span) ([]byte, error) {
+	return codec.AppendCut("canal-json", dst, r, key, room, c.appendRow, func(s *codec.Span) ([]byte, error) {
 		switch p.columns[s.Column].encoding {
 		case canaltype.UTF8:
 			return jsontext.AppendString(nil, codec.Digest(s.Value.Raw())), nil
@@ -36,10 +31,6 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 		}
 		return nil, nil // numbers and dates are never large
 	})
-	if err != nil {
-		return nil, wrap(r, err)
-	}
-	return dst, nil
 }
 
 // AppendDDLStub implements [codec.Stubber].

@@ -551,10 +551,7 @@ func appendLatin1(dst, b []byte) []byte {
 }
 
 // wrap says where the value stood that could not be written (I3).
-func wrap(r *event.Row, err error) error {
-	return fmt.Errorf("canal-protobuf: table %s.%s: row change %d (%s) at %s:%d: %w",
-		r.Table.Schema, r.Table.Name, r.Ordinal, r.Op, r.Event.File, r.Event.Start, err)
-}
+func wrap(r *event.Row, err error) error { return codec.RowError("canal-protobuf", r, err) }
 
 // column is what is the same for all values of a column.
 type column struct {

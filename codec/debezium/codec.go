@@ -411,7 +411,4 @@ func (c *Codec) appendDDL(dst []byte, e *event.Event, sql []byte, definitions bo
 }
 
 // wrap says where the value stood that could not be written (I3).
-func wrap(r *event.Row, err error) error {
-	return fmt.Errorf("debezium: table %s.%s: row change %d (%s) at %s:%d: %w",
-		r.Table.Schema, r.Table.Name, r.Ordinal, r.Op, r.Event.File, r.Event.Start, err)
-}
+func wrap(r *event.Row, err error) error { return codec.RowError("debezium", r, err) }

@@ -451,7 +451,4 @@ func ddlType(first event.Change) string {
 }
 
 // wrap says where the value stood that could not be written (I3).
-func wrap(r *event.Row, err error) error {
-	return fmt.Errorf("maxwell: table %s.%s: row change %d (%s) at %s:%d: %w",
-		r.Table.Schema, r.Table.Name, r.Ordinal, r.Op, r.Event.File, r.Event.Start, err)
-}
+func wrap(r *event.Row, err error) error { return codec.RowError("maxwell", r, err) }

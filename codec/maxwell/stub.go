@@ -11,13 +11,8 @@ var _ codec.Stubber = (*Codec)(nil)
 // AppendStub implements [codec.Stubber]: the digest stands as the column's text, in base64 as its bytes, or
 // nested as its document. In the place of a geometry it is a string that is no WKT.
 func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byte, error) {
-	at, spans := len(dst), codec.NewSpans(r.Table, key)
-	dst, err := c.appendRow(dst, r, spans)
-	if err != nil {
-		return nil, err
-	}
 	p := c.plans.Get(r.Table)
-	dst, err = spans.Cut(dst, at, room, func(s *codec.Span) ([]byte, error) {
+	return codec.AppendCut("maxwell", dst, r, key, room, c.appendRow, func(s *codec.Span) ([]byte, error) {
 		encoding := p.columns[s.Column].encoding
 		content := s.Value.Raw()
 		switch encoding {
@@ -39,10 +34,6 @@ func (c *Codec) AppendStub(dst []byte, r *event.Row, key []int, room int) ([]byt
 		}
 		return jsontext.AppendString(nil, digest), nil
 	})
-	if err != nil {
-		return nil, wrap(r, err)
-	}
-	return dst, nil
 }
 
 // AppendDDLStub implements [codec.Stubber].
