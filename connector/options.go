@@ -40,6 +40,7 @@ type Options struct {
 	DialTimeout time.Duration        // connect and log in; 0: 10 s
 	PollPeriod  time.Duration        // how often the source is asked for its position; 0: 2 s
 	MaxEvent    int                  // largest event accepted, in bytes, as logged: a row, or a whole transaction when compressed; 0: no limit
+	HeldXA      int                  // as [binlog.Options]
 	Logger      *slog.Logger         // nil: slog.Default
 }
 

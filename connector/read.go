@@ -344,7 +344,7 @@ func (r *reader) attempt(ctx context.Context) error {
 		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, Ended: ended, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
 		MatchSchema: tables.MatchSchema, Spared: (&sparing{c: c}).tell,
-		Passed: r.passedDML(), Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge,
+		Passed: r.passedDML(), Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge, HeldXA: c.opt.HeldXA,
 	})
 	defer m.Close()
 	r.replay = r.open != nil

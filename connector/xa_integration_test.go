@@ -58,15 +58,15 @@ func TestPreparedXA(t *testing.T) {
 			s.Exec("FLUSH BINARY LOGS")
 			prepareXA(t, s, "'elsewhere'", "INSERT INTO other.x VALUES (1)")
 			s.Exec("FLUSH BINARY LOGS")
-			con := newConnector(t, s, "latest", "shop.*")
+			con := newConnectorWith(t, s, func(o *Options) { o.Start, o.HeldXA = "latest", 1<<20 }, "shop.*")
 			from := start(t, con)
 			s.Exec("INSERT INTO shop.a VALUES (10,'plain')")
 			prepareXA(t, s, "'it''s',X'00ff',7", "INSERT INTO shop.a VALUES (11,'odd id')", "INSERT INTO other.x VALUES (11)", "DELETE FROM shop.a WHERE id=11")
-			prepareXA(t, s, "'large'", "INSERT INTO shop.a VALUES (12,REPEAT('x',12000000)),(13,REPEAT('y',12000000))", "INSERT INTO shop.a VALUES (14,REPEAT('z',12000000))")
+			prepareXA(t, s, "'large'", "INSERT INTO shop.a VALUES (12,REPEAT('x',600000)),(13,REPEAT('y',600000))", "INSERT INTO shop.a VALUES (14,REPEAT('z',600000))")
 			if !s.MariaDB() {
 				s.Exec("SET GLOBAL binlog_transaction_compression=ON")
 			}
-			prepareXA(t, s, "'packed'", "INSERT INTO shop.a VALUES (18,REPEAT('p',14000000)),(19,REPEAT('q',14000000)),(21,REPEAT('r',14000000))")
+			prepareXA(t, s, "'packed'", "INSERT INTO shop.a VALUES (18,REPEAT('p',700000)),(19,REPEAT('q',700000)),(21,REPEAT('r',700000))")
 			if !s.MariaDB() {
 				s.Exec("SET GLOBAL binlog_transaction_compression=OFF")
 			}

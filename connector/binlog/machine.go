@@ -61,6 +61,7 @@ type Options struct {
 	HideGTIDs   bool                     // leave Txn.GTID zero: positions of this destination are file and offset
 	MaxEvent    int                      // most bytes of an event, as [Stream.Limit], after unpacking; 0: no limit
 	OnLarge     func(size int)           // as [Stream.OnLarge], for events that are unpacked; may be nil
+	HeldXA      int                      // most bytes kept of row changes of XA transactions that are open or prepared; those beyond it are read again from the log (I9). 0: 32 MiB
 	Reread      Reread                   // nil: an XA transaction whose rows are not at hand stops the stream
 	Position    event.Position
 	Ordinal     int64 // of the transaction end at Position

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"cmp"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -22,9 +23,7 @@ type Prepared struct {
 // says that it has them all. It returns false when the log does not hold the transaction any more.
 type Reread func(p *Prepared, feed func(*Raw) (done bool, err error)) (found bool, err error)
 
-// maxHeldXA bounds the bytes of the row changes that are kept of XA transactions which are open or prepared; those
-// beyond it are read again from the log (I9).
-const maxHeldXA = 32 << 20
+const defaultHeldXA = 32 << 20
 
 // maxPrepared bounds how many XA transactions may be prepared at a time.
 const maxPrepared = 1 << 17
@@ -61,7 +60,7 @@ func (m *Machine) hold(e *event.Event) {
 	if x.spilled {
 		return
 	}
-	if x.kept+x.size+e.Size > maxHeldXA {
+	if x.kept+x.size+e.Size > cmp.Or(m.opt.HeldXA, defaultHeldXA) {
 		x.spilled, x.held, x.size = true, nil, 0
 		return
 	}
