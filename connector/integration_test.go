@@ -885,3 +885,70 @@ func TestAnotherServer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLogBegunAnewWithoutGTIDs proves I3 where positions are file and offset: in a log that was begun anew the place where reading has ended is seldom one
+// where a transaction ends, and may not be there at all. Wherever it lies, inside an event or between those of a transaction, that is found out before
+// anything is read, as a lost position; so are a place behind the end, and files whose numbers have begun anew.
+func TestLogBegunAnewWithoutGTIDs(t *testing.T) {
+	for _, kind := range []string{"mysql", "mysql56"} {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.NewMySQL(t, kind, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+			reset := map[string]string{"mysql": "RESET BINARY LOGS AND GTIDS", "mysql56": "RESET MASTER"}[kind]
+			s.Exec("CREATE DATABASE shop")
+			s.Exec("CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)")
+			s.Exec("CREATE TABLE shop.m (id INT PRIMARY KEY) ENGINE=MyISAM")
+			for range 3 {
+				s.Exec("FLUSH BINARY LOGS")
+			}
+			con := newConnector(t, s, "latest", "shop.*")
+			far := start(t, con).Position
+			s.Exec(reset)
+			for _, q := range []string{"INSERT INTO shop.t VALUES (1,1)", "BEGIN", "INSERT INTO shop.t VALUES (2,2),(3,3)", "UPDATE shop.t SET v=v+1", "DELETE FROM shop.t WHERE id=2", "COMMIT",
+				"INSERT INTO shop.m VALUES (1)", "ALTER TABLE shop.t ADD w INT", "INSERT INTO shop.t VALUES (4,4,4)"} {
+				s.Exec(q)
+			}
+			end := start(t, con).Position
+			if end.File == far.File {
+				t.Fatalf("the log goes on in %s", far.File)
+			}
+			gone := func(what string, pos event.Position) {
+				t.Helper()
+				known, err := con.CheckPosition(t.Context(), pos)
+				if !known || !errors.Is(err, event.ErrNoPosition) || !strings.Contains(err.Error(), "reset") || !strings.Contains(err.Error(), "binlogmq cursor set") {
+					t.Errorf("%s, %s:%d: %v", what, pos.File, pos.Offset, err)
+				}
+			}
+			gone("a file that comes later", far)
+			at := func(offset uint64) event.Position {
+				return event.Position{File: end.File, Offset: offset, ServerUUID: end.ServerUUID}
+			}
+			gone("behind the end", at(end.Offset+1))
+			ends := map[string]int{}
+			for _, e := range s.Query("SHOW BINLOG EVENTS IN '" + end.File + "'") { // file, place, type, server, end, text
+				var offset uint64
+				_, _ = fmt.Sscan(e[1], &offset)
+				gone("inside "+e[2], at(offset+1))
+				switch kind := e[2]; {
+				case kind == "Format_desc", kind == "Previous_gtids", kind == "Anonymous_Gtid", kind == "Query" && e[5] != "COMMIT" && s.Kind == "mysql56":
+					ends[kind]++
+					if known, err := con.CheckPosition(t.Context(), at(offset)); !known || err != nil {
+						t.Errorf("before %s %s at %d: %v", kind, e[5], offset, err)
+					}
+				case kind == "Query" && e[5] != "COMMIT": // behind the event that begins the transaction, as a statement is in a file without it
+				default:
+					ends["middle"]++
+					gone("before "+kind+" "+e[5], at(offset))
+				}
+			}
+			if len(ends) < 3 || ends["middle"] < 10 {
+				t.Errorf("places that were tried: %v", ends)
+			}
+			if err := readError(t, con, event.Cursor{Position: at(end.Offset - 1)}); !errors.Is(err, event.ErrNoPosition) {
+				t.Error(err)
+			}
+			if known, err := con.CheckPosition(t.Context(), end); !known || err != nil {
+				t.Errorf("the end: %v", err)
+			}
+		})
+	}
+}

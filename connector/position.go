@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,6 +97,9 @@ func (c *Connector) lacks(s *session, more event.GTIDSet, attempts *int) error {
 	return fmt.Errorf("%s: the source does not have transactions %s yet", s.addr, more.String())
 }
 
+const resetRemedy = "it was reset, or the server was replaced by another: compare the tables, then set a new position with: binlogmq cursor set; " +
+	"or choose with on_lost_position where it goes on by itself"
+
 // checkReset makes sure that the server has not begun its log anew since: then it gives numbers again that it had given
 // before, and the set of GTIDs may be there although the transactions are others. File and offset of a position on this very server tell.
 // All that lies before the place is done, and there a transaction ends. What follows may be done, too, on a server that was read
@@ -106,7 +110,7 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 	}
 	reset := func(what string) error {
 		return c.gone(event.ErrNoPosition, fmt.Sprintf("the source's binlog is another one than the one that was read up to %s:%d: %s", pos.File, pos.Offset, what),
-			"it was reset, or the server was replaced by another: compare the tables, then set a new position with: binlogmq cursor set", nil)
+			resetRemedy, nil)
 	}
 	files, err := s.binlogs(ctx)
 	if err != nil || len(files) == 0 {
@@ -143,9 +147,12 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 	if err != nil || r.rows() == 0 {
 		return ctx.Err()
 	}
+	if at, err := strconv.ParseUint(r.named(0, "Pos"), 10, 64); err == nil && at != pos.Offset { // near the start of a file MySQL shows the next event
+		return reset("no event begins there")
+	}
 	switch kind, _, _ := strings.Cut(r.named(0, "Event_type"), "_rows"); kind {
 	case "Query":
-		if !pos.GTIDs.IsEmpty() { // else a transaction may begin so
+		if !pos.GTIDs.IsEmpty() || r.named(0, "Info") == "COMMIT" { // else a transaction may begin so
 			return reset("there is the middle of a transaction")
 		}
 	case "Xid", "Annotate", "Table_map", "Write", "Update", "Delete":
@@ -264,16 +271,18 @@ func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
 			found = true
 			if pos.Offset > f.size {
 				return c.gone(event.ErrNoPosition, fmt.Sprintf("the position %s:%d lies beyond the end of that file (%d)", pos.File, pos.Offset, f.size),
-					"the source lost transactions in a crash: compare the tables, then set a new position with: binlogmq cursor set", nil)
+					"the log was reset, or the source lost transactions in a crash: compare the tables, then set a new position with: binlogmq cursor set", nil)
 			}
 		}
 	}
 	if !found {
-		class := event.ErrPurged
 		if len(files) > 0 && event.FileNumber(pos.File) > event.FileNumber(files[len(files)-1].name) {
-			class = event.ErrNoPosition
+			return c.gone(event.ErrNoPosition, fmt.Sprintf("the source does not have binlog file %s: its last one is %s", pos.File, files[len(files)-1].name), resetRemedy, nil)
 		}
-		return c.gone(class, "the source does not have binlog file "+pos.File+" any more", purgedRemedy, nil)
+		return c.gone(event.ErrPurged, "the source does not have binlog file "+pos.File+" any more", purgedRemedy, nil)
+	}
+	if err := c.checkReset(ctx, s, sv, pos); err != nil {
+		return err
 	}
 	if !sv.gtid || r.decided {
 		r.hideGTIDs = r.hideGTIDs || !sv.gtid && !sv.mariaDB
