@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -338,7 +338,7 @@ func (b *Bridge) run(soft, hard context.Context) error {
 			logged = text
 			b.o.Logger.Warn("publishing failed; it is repeated from the last acknowledgement", "error", err, "pause", d.Round(time.Millisecond))
 		}
-		if !sleep(soft, d) {
+		if retry.Sleep(soft, d) != nil {
 			return nil // nothing is on its way
 		}
 	}
@@ -888,14 +888,14 @@ func (b *Bridge) reset(s *session, hard context.Context, at *heldError) error {
 		b.enter(Retrying)
 		d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
 		b.o.Logger.Warn("the session could not be reset; trying again", "error", err, "pause", d)
-		if !sleep(hard, d) {
+		if retry.Sleep(hard, d) != nil {
 			return hard.Err()
 		}
 	}
 	return nil
 }
 
-// backoff doubles pauses with jitter. Jitter decides when something is sent, never what (I5).
+// backoff doubles pauses with jitter.
 type backoff struct{ n int }
 
 func (p *backoff) next(low, high time.Duration) time.Duration {
@@ -904,17 +904,5 @@ func (p *backoff) next(low, high time.Duration) time.Duration {
 		d = low << p.n
 	}
 	p.n++
-	return d/2 + rand.N(d/2+1)
-}
-
-// sleep waits; false if ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Jitter(d)
 }

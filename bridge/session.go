@@ -10,6 +10,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/server"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -189,7 +190,7 @@ func (s *session) pull(intake, ctx context.Context) {
 				b.o.Logger.Warn("no events from the server; trying again until there are", "error", err)
 			}
 			d := pause.next(b.o.BackoffMin, b.o.BackoffMax)
-			if !sleep(intake, d) {
+			if retry.Sleep(intake, d) != nil {
 				return
 			}
 			continue

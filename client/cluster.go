@@ -16,6 +16,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/internal/canalfilter"
 	"github.com/binlogmq/binlogmq/internal/canalzk"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/internal/zkdial"
 )
 
@@ -138,20 +139,9 @@ func (c *Cluster) do(ctx context.Context, f func(*TCP) error) error {
 			return err
 		}
 		c.next++
-		if sleep(ctx, c.o.RetryInterval) != nil {
+		if retry.Sleep(ctx, c.o.RetryInterval) != nil {
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -429,7 +419,7 @@ func (s *seat) take(ctx context.Context) error {
 			return s.explain(err)
 		}
 		if !n.there {
-			if err := sleep(ctx, wait); err != nil {
+			if err := retry.Sleep(ctx, wait); err != nil {
 				return s.explain(err)
 			}
 			if err := s.create(ctx); err != nil && !errors.Is(err, zk.ErrNodeExists) {

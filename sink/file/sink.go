@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/jsontext"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -308,11 +309,7 @@ func (s *Sink) put(ctx context.Context, out *output, lines []byte, mid bool) boo
 		}
 		s.retries.Add(1)
 		s.setTrouble(fmt.Errorf("file: %s: %w; waiting for room", out.name, err))
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if retry.Sleep(ctx, wait) != nil {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -120,7 +121,7 @@ func (b *broker) run() {
 			attempts++
 			b.ses.retries.Add(1)
 			b.ses.logRetry(fmt.Sprintf("connecting to broker %d", b.id), attempts, err)
-			if sleep(b.ses.ctx, backoff(attempts)) != nil {
+			if retry.Sleep(b.ses.ctx, backoff(attempts)) != nil {
 				return
 			}
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -156,7 +157,7 @@ func (c *checker) producerID() {
 				break
 			}
 		}
-		if err == nil || sleep(c.ctx, backoff(n)) != nil {
+		if err == nil || retry.Sleep(c.ctx, backoff(n)) != nil {
 			break
 		}
 	}

@@ -159,15 +159,3 @@ func ask[R protocol.Message](ctx context.Context, t *control, msg protocol.Messa
 	}
 	return res.(R), nil
 }
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

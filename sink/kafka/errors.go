@@ -3,11 +3,12 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/binlogmq/binlogmq/internal/retry"
 )
 
 // Error codes of the Kafka protocol that are treated in some special way.
@@ -123,7 +124,7 @@ func backoff(n int) time.Duration {
 	if n < 10 {
 		d = min(5*time.Millisecond<<max(n-1, 0), maxBackoff)
 	}
-	return d/2 + rand.N(d/2+1)
+	return retry.Jitter(d)
 }
 
 // produceBackoff is backoff for a Produce answered with code. The wait for

@@ -10,6 +10,7 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -120,7 +121,7 @@ func (s *Sink) tails(ctx context.Context, l life, accounts []*account, each func
 	stored := map[partitionID]int64{}
 	for pass := range 2 {
 		if pass > 0 {
-			if err := sleep(ctx, time.Second); err != nil {
+			if err := retry.Sleep(ctx, time.Second); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -173,7 +174,7 @@ func (s *Sink) untilAnswered(ctx context.Context, what string, f func() error) e
 		if n&(n-1) == 0 {
 			s.o.Logger.Warn("kafka: "+what+": will be repeated", "attempt", n, "error", err)
 		}
-		if end := sleep(ctx, backoff(n)); end != nil {
+		if end := retry.Sleep(ctx, backoff(n)); end != nil {
 			return fmt.Errorf("%w (last error: %w)", end, err)
 		}
 	}

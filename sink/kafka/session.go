@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -246,7 +247,7 @@ func (ses *session) manage() {
 			if err != nil {
 				attempts++
 				ses.logRetry("looking up leaders", attempts, err)
-				if sleep(ses.ctx, backoff(attempts)) != nil {
+				if retry.Sleep(ses.ctx, backoff(attempts)) != nil {
 					return
 				}
 				continue // with the same topics, and those that came meanwhile
@@ -321,7 +322,7 @@ func (ses *session) start() bool {
 		ses.mu.Unlock()
 		ses.retries.Add(1)
 		ses.logRetry("getting a producer id", n, err)
-		if sleep(ses.ctx, backoff(n)) != nil {
+		if retry.Sleep(ses.ctx, backoff(n)) != nil {
 			return false
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/binlogmq/binlogmq/internal/retry"
 )
 
 // ErrNoTopic is in the chain of Partitions' error when a topic is missing and
@@ -71,7 +73,7 @@ func (s *Sink) topic(ctx context.Context, name string) (*topic, error) {
 		if n&(n-1) == 0 && n > patienceForNew {
 			s.o.Logger.Warn("kafka: asking for a topic: will be repeated", "topic", name, "attempt", n, "error", err)
 		}
-		if end := sleep(ctx, backoff(n)); end != nil {
+		if end := retry.Sleep(ctx, backoff(n)); end != nil {
 			return nil, fmt.Errorf("%w (last error: %w)", end, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -417,7 +418,7 @@ func (t *transactor) persist(what string, f func() error) error {
 			trouble(fmt.Errorf("kafka: %s: %w", what, err))
 			ses.logRetry(what, n, err)
 		}
-		if sleep(ses.ctx, d) != nil {
+		if retry.Sleep(ses.ctx, d) != nil {
 			return context.Cause(ses.ctx)
 		}
 	}

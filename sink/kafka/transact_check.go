@@ -7,6 +7,7 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol/findcoordinator"
 
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -112,7 +113,7 @@ func (c *checker) transactions() {
 		if err == nil {
 			err = transactionError("looking for the coordinator of", id, res.ErrorCode)
 		}
-		if again, _ := repeatable(err); !again || n == 10 || sleep(c.ctx, backoff(n)) != nil { // a fresh broker asks for patience
+		if again, _ := repeatable(err); !again || n == 10 || retry.Sleep(c.ctx, backoff(n)) != nil { // a fresh broker asks for patience
 			c.add(sink.SeverityError, c.cluster(), err.Error(),
 				c.tool("kafka-acls.sh", "--add --allow-principal User:NAME --operation Write --operation Describe --transactional-id "+id))
 			return

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -234,7 +235,7 @@ func (s *Sink) takeOver(ctx context.Context, co *coordinator) (t *takenOver, err
 		for n := 0; ; n++ {
 			t.producerID, t.epoch, err = co.init(ctx)
 			// The predecessor's transaction is being ended, which takes a moment.
-			if _, short := repeatable(err); !short || n == 100 || sleep(ctx, 5*time.Millisecond) != nil {
+			if _, short := repeatable(err); !short || n == 100 || retry.Sleep(ctx, 5*time.Millisecond) != nil {
 				return err
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -499,17 +499,8 @@ const (
 
 func (b *backoff) next() time.Duration {
 	b.last = min(max(2*b.last, firstBackoff), maxBackoff)
-	return b.last/2 + rand.N(b.last/2+1)
+	return retry.Jitter(b.last)
 }
 
 // sleep returns false if ctx ended.
-func (b *backoff) sleep(ctx context.Context) bool {
-	t := time.NewTimer(b.next())
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (b *backoff) sleep(ctx context.Context) bool { return retry.Sleep(ctx, b.next()) == nil }

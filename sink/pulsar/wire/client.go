@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/binlogmq/binlogmq/internal/retry"
 )
 
 const maxRedirects = 20
@@ -278,12 +279,5 @@ func (b *backoff) next() { b.last = min(max(2*b.last, 50*time.Millisecond), 5*ti
 // wait returns false if ctx ended.
 func (b *backoff) wait(ctx context.Context) bool {
 	b.next()
-	t := time.NewTimer(b.last/2 + rand.N(b.last/2+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Sleep(ctx, retry.Jitter(b.last)) == nil
 }
