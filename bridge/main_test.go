@@ -2,11 +2,9 @@ package bridge
 
 import (
 	"flag"
-	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -20,11 +18,5 @@ func TestMain(m *testing.M) {
 	sink.OnSecondCompletion = func(m *sink.Message) { panic("second completion of a message") }
 	bug = func(err error) { panic(err) }
 	flag.Parse()
-	if code := m.Run(); code != 0 {
-		os.Exit(code)
-	}
-	if err := goleak.Find(); err != nil {
-		println(err.Error())
-		os.Exit(1)
-	}
+	leak.Main(m)
 }

@@ -6,16 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/codec/canaljson"
 	"github.com/binlogmq/binlogmq/codec/codectest"
 	"github.com/binlogmq/binlogmq/codec/debezium"
 	"github.com/binlogmq/binlogmq/codec/maxwell"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // TestDocs holds the examples of docs/formats.md to what the codecs write.
 func TestDocs(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/binlogmq/binlogmq/codec"
@@ -16,9 +15,10 @@ import (
 	"github.com/binlogmq/binlogmq/codec/codectest"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/canalwire"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 func newCodec(t testing.TB, o Options) *Codec {
 	t.Helper()

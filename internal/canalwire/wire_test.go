@@ -7,10 +7,10 @@ import (
 	"io"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 func TestScramble(t *testing.T) {
 	seed := []byte{1, 2, 3, 4, 5, 6, 7, 8}

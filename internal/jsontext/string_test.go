@@ -8,10 +8,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"go.uber.org/goleak"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // reference is what encoding/json writes without HTML escaping.
 func reference(t testing.TB, s []byte) string {

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines may take to end after the last test. One that closes a connection waits for the other side, which a
+// patience is how long goroutines may take to end after a test. One that closes a connection waits for the other side, which a
 // busy machine may hold up for much longer than goleak waits by itself.
 const patience = time.Minute
 
@@ -18,13 +18,16 @@ const patience = time.Minute
 func Main(m *testing.M, options ...goleak.Option) {
 	code := m.Run()
 	if code == 0 {
-		if err := find(patience, options...); err != nil {
+		if err := Find(options...); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines are left behind by the tests: %v\n", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
+
+// Find returns an error if goroutines that options do not excuse are still there after a minute.
+func Find(options ...goleak.Option) error { return find(patience, options...) }
 
 func find(atMost time.Duration, options ...goleak.Option) error {
 	for end := time.Now().Add(atMost); ; {

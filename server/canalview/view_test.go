@@ -4,10 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
@@ -100,7 +99,7 @@ func TestCaseless(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // FuzzWithoutEmpty: nothing but pairs of a Begin and the End behind it is left out, and never everything.
 func FuzzWithoutEmpty(f *testing.F) {

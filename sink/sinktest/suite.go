@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -58,7 +59,7 @@ func Run(t *testing.T, h Harness) {
 			ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, h.Leaks...)
 			c.run(t, &h)
 			if !t.Failed() {
-				if err := goleak.Find(ignore...); err != nil {
+				if err := leak.Find(ignore...); err != nil {
 					t.Errorf("goroutines outlive the sink: %v", err)
 				}
 			}

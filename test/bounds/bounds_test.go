@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/binlogmq/binlogmq/admin"
+	"github.com/binlogmq/binlogmq/internal/leak"
 	"github.com/binlogmq/binlogmq/internal/testenv"
 	"github.com/binlogmq/binlogmq/test/process"
 )
@@ -53,7 +52,7 @@ func TestMain(m *testing.M) {
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Println(err)
 	}
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := leak.Find(); err != nil && code == 0 {
 		fmt.Println(err)
 		code = 1
 	}

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // TestGuardsAreThere: the text of every guard is in its file exactly once, and without it the file is another one.
 func TestGuardsAreThere(t *testing.T) {

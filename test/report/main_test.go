@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/binlogmq/binlogmq/internal/leak"
 )
 
 func TestReport(t *testing.T) {
@@ -50,4 +50,4 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
