@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen; only a hang uses it up.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // watch is a Client that checks each acknowledgement: I1.
 type watch struct {
@@ -176,6 +176,17 @@ func until(t testing.TB, ok func() bool, what func() string) {
 			t.Fatalf("not in time: %s", what())
 		}
 	}
+}
+
+// stopAfter ends the life in order when n messages more than from are stored, however late the test comes to see it. What is on its way
+// then is stored too.
+func (r *rig) stopAfter(s *faultSink, from, n int) error {
+	r.t.Helper()
+	until(r.t, func() bool { return s.now() >= from+n }, func() string { return "progress" })
+	r.cancel()
+	until(r.t, func() bool { return r.bridge.Status().State >= Draining }, func() string { return "draining" })
+	s.set(func() { s.halt = 0 })
+	return r.stop()
 }
 
 // stop ends the life in order.
@@ -657,7 +668,7 @@ func offsets(h *history, s *faultSink) []int64 {
 // again; with the same the numbers go on.
 func TestNewEpochI5(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
-	h := randomHistory(t, rng, 200)
+	h := randomHistory(t, rng, 800)
 	m := &meta.Memory{}
 	s := newFaultSink(1, 0)
 	last := func() int64 {
@@ -678,16 +689,16 @@ func TestNewEpochI5(t *testing.T) {
 		{func(o *Options) { o.KeyChange = UpdateKeyChange }, 5, 3},
 		{nil, 5, 4},
 	} {
+		from := s.now()
 		s.set(func() {
-			s.limit = 50
+			s.limit, s.halt = 50, from+40 // or a slow test would find that everything is sent, and nothing left for the next steps
 			for _, topic := range []string{"shop.a", "shop.b", "shop.c", "ddl"} {
 				s.parts[topic] = c.parts
 			}
 		})
-		from := s.now()
 		r := start(t, h, m, s, 0, c.change)
-		until(t, func() bool { return s.now() >= from+40 }, func() string { return "progress" })
-		if err := r.stop(); err != nil {
+		// A stop may find the bridge between two sessions, as a topic turns out to have another number of partitions.
+		if err := r.stopAfter(s, from, 40); err != nil && !(i >= 4 && errors.Is(err, ErrDrain)) {
 			t.Fatal(err)
 		}
 		// Several topics with another count may each begin an epoch.
@@ -736,8 +747,8 @@ func TestEpochSavedBeforeUseI5(t *testing.T) {
 	} {
 		m := &store{Memory: disk}
 		s.set(func() { s.limit = 30 })
-		r := start(t, h, m, s, time.Hour, change)
 		from := s.now()
+		r := start(t, h, m, s, time.Hour, change)
 		until(t, func() bool { return s.now() > from+10 }, func() string { return "progress" })
 		r.kill(m)
 		if err := s.Reset(context.Background()); err != nil {

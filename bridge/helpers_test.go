@@ -381,6 +381,7 @@ type faultSink struct {
 	topicErr  int // one question of this many for a topic's partitions fails; 0 = none
 	parts     map[string]int32
 	stalled   bool // confirms nothing
+	halt      int  // stores nothing more when so many messages are stored; 0 = no such bound
 	limit     int
 	log       []*record // in the order of storing
 	confirmed map[number]int
@@ -515,7 +516,8 @@ func (s *faultSink) work() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.closed {
-		if s.stalled || s.failed != nil || len(s.queue)+len(s.stored) == 0 {
+		halted := s.halt > 0 && len(s.log) >= s.halt
+		if s.stalled || halted || s.failed != nil || len(s.queue)+len(s.stored) == 0 {
 			s.cond.Wait()
 			continue
 		}

@@ -25,18 +25,17 @@ func (h *history) sourceEnd(o *Options) {
 // stored would be stored again under new numbers, also after a later run that has stopped in order before it came to the end of
 // what the killed one may have sent; after a stop in order behind that it begins a new epoch.
 func TestUnfinishedChangeIsRefusedI5(t *testing.T) {
-	h := randomHistory(t, rand.New(rand.NewPCG(3, 3)), 200)
+	h := randomHistory(t, rand.New(rand.NewPCG(3, 3)), 400)
 	disk := &meta.Memory{}
 	s := newFaultSink(1, 0)
 	exact := func(o *Options) { o.Exact = true; h.sourceEnd(o) }
 	changed := func(o *Options) { exact(o); o.KeyChange = UpdateKeyChange }
-	run := func(change func(*Options)) (*rig, *store) {
-		s.set(func() { s.limit = 50 })
+	from := 0
+	run := func() (*rig, *store) {
+		from = s.now()
+		s.set(func() { s.limit, s.halt = 50, from+30 }) // or a slow test would find that everything is sent
 		m := &store{Memory: disk}
-		from := s.now()
-		r := start(t, h, m, s, 0, change)
-		until(t, func() bool { return s.now() >= from+30 }, func() string { return "progress" })
-		return r, m
+		return start(t, h, m, s, 0, exact), m
 	}
 	refused := func(after string) {
 		t.Helper()
@@ -48,18 +47,19 @@ func TestUnfinishedChangeIsRefusedI5(t *testing.T) {
 			t.Fatalf("after %s: error %v, want %v", after, err, ErrUnfinished)
 		}
 	}
-	r, m := run(exact)
+	r, m := run()
+	until(t, func() bool { return s.now() >= from+30 }, func() string { return "progress" })
 	r.kill(m)
 	if err := s.Reset(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	refused("a kill")
-	r, _ = run(exact)
-	if err := r.stop(); err != nil {
+	r, _ = run()
+	if err := r.stopAfter(s, from, 30); err != nil {
 		t.Fatal(err)
 	}
 	refused("a stop that is not behind all that may be stored")
-	r, _ = run(exact)
+	r = start(t, h, disk, s, 0, exact)
 	r.wait(h.want[len(h.want)-1].ordinal)
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
