@@ -70,9 +70,9 @@ func contract(t *testing.T, k kind) {
 			src.other = codectest.Compile(t, &other)
 			n := newNode(t, &meta.Memory{}, src)
 			n.serve()
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			t.Cleanup(cancel)
-			s := &suite{t: t, ctx: ctx, k: k, c: k.open(n)}
+			s := &suite{t: t, ctx: ctx, k: k, c: k.open(n), n: n}
 			t.Cleanup(func() { _ = s.c.Disconnect(context.Background()) })
 			part.run(s)
 		})
@@ -84,6 +84,7 @@ type suite struct {
 	ctx context.Context
 	k   kind
 	c   Connector
+	n   *node
 }
 
 func (s *suite) must(err error) {
@@ -99,9 +100,21 @@ func (s *suite) connect(filter string) {
 	s.must(s.c.Subscribe(s.ctx, filter))
 }
 
+// read waits until the server has read the whole log. Until then a batch may end where the reading stands, and hold no row.
+func (s *suite) read() {
+	s.t.Helper()
+	for ; ; time.Sleep(time.Millisecond) {
+		if st := s.n.s.Status(); len(st) == 1 && st[0].Put == 2*s.n.src.n {
+			return
+		}
+		s.must(s.ctx.Err())
+	}
+}
+
 // get returns a batch with rows. Batches have one KiB: a transaction or two.
 func (s *suite) get(size int) (id int64, rows []string) {
 	s.t.Helper()
+	s.read()
 	for {
 		m, err := s.c.GetWithoutAck(s.ctx, size, Wait(20*time.Millisecond))
 		s.must(err)
