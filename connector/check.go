@@ -11,6 +11,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/schema"
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
 // Severity tells how much a finding matters.
@@ -111,6 +112,7 @@ func (k *checker) run(ctx context.Context) {
 	k.durability()
 	k.gtids()
 	k.privileges(ctx)
+	k.tables(ctx)
 	if err := k.c.checkIdentity(ctx, s, k.sv, k.id); err != nil && serverCode(err) == 0 {
 		k.failed(err)
 	}
@@ -246,6 +248,24 @@ func (k *checker) privileges(ctx context.Context) {
 			sev, why = Error, "column names cannot be read"
 		}
 		k.add(sev, strings.Join(k.c.selectGrants(), ";\n")+";", "user %s may not see the tables in information_schema: %s", k.c.opt.User, why)
+	}
+}
+
+// tables looks for patterns that are about no table. An account that sees none of anybody's cannot tell.
+func (k *checker) tables(ctx context.Context) {
+	all, err := k.s.tableNames(ctx)
+	if err != nil {
+		return
+	}
+	for schema := range all {
+		if tablefilter.IsSystem(schema) {
+			continue
+		}
+		for _, p := range k.c.tables(k.sv).Unmet(all) {
+			k.add(Warning, "correct it, unless such tables are still to come, or user "+k.c.opt.User+" may not see them: * stands for any characters and ? for one, and nothing else has a meaning",
+				"tables: %s is about no table that is there", p)
+		}
+		return
 	}
 }
 

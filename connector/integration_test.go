@@ -859,6 +859,66 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// TestPatternsThatMeetNothing: patterns that are about no table are told by check, and by a reader where they leave nothing to read. Not where the account sees none.
+func TestPatternsThatMeetNothing(t *testing.T) {
+	for _, kind := range testenv.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			s := testenv.MySQL(t, kind)
+			db := s.Database()
+			s.Exec("CREATE TABLE " + db + ".orders (id INT PRIMARY KEY)")
+			versioned := kind != "mariadb102" && s.MariaDB()
+			if versioned {
+				s.Exec("CREATE TABLE " + db + ".history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+			}
+			blind := "u" + db[len(db)-8:]
+			s.Exec("CREATE USER " + blind + "@'127.0.0.1' IDENTIFIED BY 'x'")
+			s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO " + blind + "@'127.0.0.1'")
+			t.Cleanup(func() { s.Exec("DROP USER " + blind + "@'127.0.0.1'") })
+			for _, c := range []struct {
+				patterns []string
+				blind    bool
+				unmet    string // told by check
+				nothing  bool   // told by a reader
+			}{
+				{[]string{db + ".*", "!" + db + ".tmp_*"}, false, "", false},
+				{[]string{db + ".orders", db + ".order_*"}, false, db + ".order_*", false},
+				{[]string{db + ".order_*", db + "0.*"}, false, db + ".order_* " + db + "0.*", true},
+				{[]string{db + ".*", "!" + db + `\.order.*`}, false, "!" + db + `\.order.*`, false},
+				{[]string{db + ".*", "!*.*"}, false, "", true},
+				{[]string{db + ".*"}, true, "", false},
+				{[]string{db + ".history"}, false, map[bool]string{false: db + ".history"}[versioned], !versioned},
+			} {
+				var log bytes.Buffer
+				con := newConnectorWith(t, s, func(o *Options) {
+					o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+					if c.blind {
+						o.User, o.Password = blind, "x"
+					}
+				}, c.patterns...)
+				var unmet []string
+				for _, f := range con.Check(t.Context()) {
+					if p, ok := strings.CutPrefix(f.What, "tables: "); ok && f.Severity == Warning && f.Remedy != "" {
+						unmet = append(unmet, strings.TrimSuffix(p, " is about no table that is there"))
+					}
+				}
+				if got := strings.Join(unmet, " "); got != c.unmet {
+					t.Errorf("%q: check tells of %q, want %q", c.patterns, got, c.unmet)
+				}
+				from := start(t, con)
+				name := s.Database()
+				readUntil(t, con, from, marker(name))
+				if got := strings.Contains(log.String(), "no table that is there is captured"); got != c.nothing {
+					t.Errorf("%q: the log tells of it: %v\n%s", c.patterns, got, &log)
+				}
+				// Of types that the log does not tell such an account knows nothing.
+				if got := strings.Contains(log.String(), "GRANT SELECT ON `"+db+"`.* TO '"+blind+"'@'127.0.0.1'"); got != (c.blind && s.MariaDB() && s.RowMetadata()) {
+					t.Errorf("%q: the log tells what is unseen: %v\n%s", c.patterns, got, &log)
+				}
+			}
+		})
+	}
+}
+
 // TestAnotherServer: a position by file and offset means nothing on another server, nor does a set of
 // GTIDs that the server never had.
 func TestAnotherServer(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,7 @@ type Connector struct {
 	shown   atomic.Bool // a Read runs that Status shows
 	state   status
 	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
+	sight   sync.Once              // the first look at what the account sees
 	window  *window                // joins chunks of snapshots with the main reader; nil: this Connector reads none
 }
 

@@ -295,6 +295,9 @@ func (r *reader) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.main {
+		c.sight.Do(func() { c.tellSight(ctx, s, sv) })
+	}
 	cat := &catalog{ctx: ctx, c: c, addr: s.addr, sv: sv}
 	defer cat.close()
 	r.full = sv.vars["binlog_row_metadata"] == "FULL"

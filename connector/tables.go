@@ -1,6 +1,12 @@
 package connector
 
-import "context"
+import (
+	"context"
+	"iter"
+	"strings"
+
+	"github.com/binlogmq/binlogmq/internal/tablefilter"
+)
 
 // TableName names a table of the source.
 type TableName struct {
@@ -16,17 +22,76 @@ func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
 		return nil, err
 	}
 	defer s.close()
-	r, err := s.query(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE='BASE TABLE' ORDER BY 1, 2")
+	all, err := s.tableNames(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tables := c.tables(sv)
 	var out []TableName
-	for i := range r.rows() {
-		t := TableName{r.text(i, 0), r.text(i, 1), sv.caseless()}
-		if len(out) < most && tables.Match(t.Schema, t.Table) {
-			out = append(out, t)
+	for schema, table := range all {
+		if len(out) < most && tables.Match(schema, table) {
+			out = append(out, TableName{schema, table, sv.caseless()})
 		}
 	}
 	return out, nil
+}
+
+// tableNames lists all tables that the user may see, by schema and name.
+func (s *session) tableNames(ctx context.Context) (iter.Seq2[string, string], error) {
+	r, err := s.query(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED') ORDER BY 1, 2")
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(string, string) bool) {
+		for i := range r.rows() {
+			if !yield(r.text(i, 0), r.text(i, 1)) {
+				return
+			}
+		}
+	}, nil
+}
+
+// tellSight warns once of what the account may see of the captured tables, of which nothing fails: see tellUnmet and tellUnseen.
+func (c *Connector) tellSight(ctx context.Context, s *session, sv *server) {
+	c.tellUnmet(ctx, s, sv)
+	c.tellUnseen(ctx, s, sv)
+}
+
+// tellUnseen warns where types are taken for others: MariaDB's log tells names, but no UUID from the bytes in which it is stored. Without names
+// reading stops at such tables.
+func (c *Connector) tellUnseen(ctx context.Context, s *session, sv *server) {
+	if !sv.mariaDB || sv.vars["binlog_row_metadata"] != "FULL" {
+		return
+	}
+	may, err := s.sight(ctx, sv)
+	if err != nil {
+		return
+	}
+	tables := c.tables(sv)
+	if grants := may.unseen(tables, tables, c.accountName()); len(grants) > 0 {
+		c.log.Warn("the account may not see all that is captured: there columns of the types UUID, INET4 and INET6, which the log does not tell, are published as the bytes that are stored",
+			"user", c.opt.User, "remedy", strings.Join(grants[:min(len(grants), mostNamed)], "; "))
+	}
+}
+
+// tellUnmet warns where of the tables that there are none is captured: names, and what patterns are, are easily mistaken, and a destination that
+// reads nothing looks as healthy as an idle one. An account that sees no table cannot know.
+func (c *Connector) tellUnmet(ctx context.Context, s *session, sv *server) {
+	all, err := s.tableNames(ctx)
+	if err != nil {
+		return
+	}
+	seen, tables := 0, c.tables(sv)
+	for schema, table := range all {
+		if tables.Match(schema, table) {
+			return
+		}
+		if !tablefilter.IsSystem(schema) {
+			seen++
+		}
+	}
+	if seen > 0 {
+		c.log.Warn("no table that is there is captured: nothing is published until there is one", "tables", strings.Join(tables.Patterns(), ", "), "user", c.opt.User, "user_sees", seen,
+			"remedy", "look whether tables names databases and tables as they are; binlogmq check tells which pattern meets none")
+	}
 }

@@ -207,11 +207,18 @@ func parse(p string) (rule, error) {
 		switch c := s[i]; c {
 		case '\\':
 			i++
-			if i == len(s) {
+			switch {
+			case i == len(s):
 				return r, fmt.Errorf("table pattern %q ends in a lone backslash", p)
+			case s[i] >= 'a' && s[i] <= 'z' || s[i] >= 'A' && s[i] <= 'Z' || s[i] >= '0' && s[i] <= '9': // I3: what \d means elsewhere it does not mean here
+				return r, fmt.Errorf("table pattern %q is no regular expression: \\ takes the next character as it is, and %q needs none; * stands for any characters and ? for one", p, s[i:i+1])
 			}
 			cur = append(cur, token{lit: s[i]})
 		case '.':
+			// I3: of databases called so there are none, and test\..* is what others write for test.*
+			if n := len(cur); n > 0 && len(halves) == 0 && cur[n-1] == (token{lit: '.'}) {
+				return r, fmt.Errorf("table pattern %q is no regular expression: write database.* for the tables of a database, and ? for a dot at the end of its name", p)
+			}
 			halves = append(halves, cur)
 			cur = nil
 		case '*':

@@ -110,6 +110,55 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("pattern %q was accepted", p)
 		}
 	}
+	// I3: as Canal, Maxwell and Debezium have them. Taken for patterns they would be about nothing, or about what nobody means.
+	for _, p := range []string{`shop\..*`, `!shop\..*`, `shop\.order_\d{1,2}`, `.*\..*`, `shop.order_\d+`, `shop.\w+`, `/shop.*\..*/`, `shop\.tmp\..*`, `!shop\..*_(ghc|gho)$`, `shop.a\1`} {
+		if _, err := New([]string{p}); err == nil {
+			t.Errorf("regular expression %q was accepted", p)
+		}
+	}
+	for _, p := range []string{`a\.b.c\.d`, `a\*b.c\?d`, `s.t\.`, `s?.t`, `s.a\\b`, `\!s.t`, `s.a(b)`, `a\ b.c`} {
+		if _, err := New([]string{p}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUnmet(t *testing.T) {
+	names := [][2]string{{"shop", "orders"}, {"Shop", "Items"}, {"mysql", "user"}, {"a.b", "c"}}
+	for _, c := range []struct {
+		patterns []string
+		fold     bool
+		want     string
+	}{
+		{nil, false, ""},
+		{[]string{"shop.*", "!shop.tmp_*"}, false, ""},
+		{[]string{"*.*"}, false, ""},
+		{[]string{"shop.items", "Shop.Items", `a\.b.?`}, false, "shop.items"},
+		{[]string{"shop.items", "SHOP.ORDERS"}, true, ""},
+		{[]string{"*.user", "my?ql.user", "mysql.user"}, false, "*.user my?ql.user"},
+		{[]string{"shop.*", "!shop.(tmp|old)_*", `!shop\.tmp_.*`, "!shop.new*"}, false, `!shop.(tmp|old)_* !shop\.tmp_.*`},
+	} {
+		f, err := New(c.patterns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.fold {
+			f = f.Folded()
+		}
+		got := f.Unmet(func(yield func(string, string) bool) {
+			for _, n := range names {
+				if !yield(n[0], n[1]) {
+					return
+				}
+			}
+		})
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q: %q, want %q", c.patterns, got, c.want)
+		}
+	}
+	if (*Filter)(nil).Unmet(nil) != nil {
+		t.Error("no filter misses nothing")
+	}
 }
 
 func TestNilFilter(t *testing.T) {
