@@ -3,6 +3,8 @@ package event
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -56,7 +58,6 @@ var charsets = func() map[string]*charset {
 		{name: "utf8mb4", max: 4},
 		{name: "utf8mb3", max: 3},
 		{name: "utf8", max: 3},
-		{name: "ascii", max: 1},
 		{name: "ucs2", max: 2, form: formUTF16},
 		{name: "utf16", max: 4, form: formUTF16},
 		{name: "utf16le", max: 4, form: formUTF16LE},
@@ -78,7 +79,10 @@ var charsets = func() map[string]*charset {
 		c.ascii = c.form == formUTF8 || c.form == formMulti
 		all[c.name] = c
 	}
-	for name, table := range singleByteTables {
+	// ASCII has no upper half; servers store such bytes in its columns all the same.
+	singles := maps.Clone(singleByteTables)
+	singles["ascii"] = strings.Repeat(string(utf8.RuneError), 128)
+	for name, table := range singles {
 		c := &charset{name: name, max: 1, form: formSingle, ascii: true}
 		// The tables hold the upper half only, or all 256 bytes.
 		if c.single = []rune(table); len(c.single) == 128 {

@@ -88,6 +88,7 @@ func TestCharsetsAsServer(t *testing.T) {
 			for cs, want := range multi {
 				checkCharset(t, cs, want, false)
 			}
+			checkCharset(t, "ascii", serverRunes(t, c, "ascii", "", 1, 0, 255), true)
 			for cs, sizes := range map[string][]int{"ucs2": {2}, "utf16": {2}, "utf16le": {2}, "utf8mb3": {2}} {
 				for _, size := range sizes {
 					checkCharset(t, cs, serverRunes(t, c, cs, "", size, 0, 0xffff), false)

@@ -95,6 +95,7 @@ func TestValueText(t *testing.T) {
 		{char("utf8mb4"), "61e4b8ad f09f9880", "a中😀"},
 		{char("utf8mb4"), "61ff62", "a\ufffdb"},
 		{char("ascii"), "61e962", "a\ufffdb"},
+		{char("ascii"), "61c3a9e4b8ad7f", "a\ufffd\ufffd\ufffd\ufffd\ufffd\x7f"}, // no UTF-8
 		{char("latin1"), "80e9 81 8d 8f 90 9d", "€é\u0081\u008d\u008f\u0090\u009d"},
 		{char("gbk"), "d6d0 ff 61", "中\ufffda"},
 		{char("big5"), "a4a4", "中"},

@@ -1,6 +1,7 @@
 package canaltype
 
 import (
+	"github.com/binlogmq/binlogmq/codec/internal/jsonvalue"
 	"github.com/binlogmq/binlogmq/event"
 )
 
@@ -41,11 +42,8 @@ const (
 func EncodingOf(col *event.Column, labels bool) Encoding {
 	switch col.Class {
 	case event.ClassChar, event.ClassText:
-		switch col.Charset {
-		case "utf8mb4", "utf8mb3", "utf8", "ascii":
-			if col.Type != event.TypeBlobCompressed && col.Type != event.TypeVarcharCompressed {
-				return UTF8
-			}
+		if jsonvalue.UTF8(col) {
+			return UTF8
 		}
 		return Text
 	case event.ClassJSON:

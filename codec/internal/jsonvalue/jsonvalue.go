@@ -16,7 +16,7 @@ func Packed(c *event.Column) bool {
 // UTF8 reports whether the raw bytes of a text column are text in UTF-8.
 func UTF8(c *event.Column) bool {
 	switch c.Charset {
-	case "utf8mb4", "utf8mb3", "utf8", "ascii":
+	case "utf8mb4", "utf8mb3", "utf8":
 		return !Packed(c)
 	}
 	return false

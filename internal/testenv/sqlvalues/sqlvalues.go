@@ -175,7 +175,7 @@ func Characters(kind string, sets []Charset) (out []Column) {
 			for i := range all {
 				all[i] = byte(i)
 			}
-			edges = append(edges, "_"+cs.Name+" x'"+hex.EncodeToString(all)+"'")
+			edges = append(edges, "_"+cs.Name+" x'"+hex.EncodeToString(all)+"'", "_"+cs.Name+" x'c3a9e4b8ad'") // which would be UTF-8
 		}
 		labels := fmt.Sprintf("(%s,'b',%s) character set %s", Quote(string(runes[len(runes)-1])), Quote(string(runes[0])+"b"), cs.Name)
 		out = append(out,
