@@ -274,6 +274,8 @@ func (c *checker) missing(res *metadata.Response, name string) {
 		c.add(sink.SeverityWarning, where, "whether it can be created is not known: "+err.Error(), "")
 	case r != nil && r.ErrorCode == codeNoError:
 		c.promised(res, where, r)
+	case r != nil && r.ErrorCode == codeInvalidTopic: // by hand it cannot be made either
+		c.add(sink.SeverityError, where, (&Error{r.ErrorCode, r.ErrorMessage}).Error(), otherName)
 	case r != nil && r.ErrorCode != codeNoError && r.ErrorCode != codeTopicExists:
 		c.add(sink.SeverityError, where, c.s.createError(name, r).Error(), c.create(res, name))
 	}

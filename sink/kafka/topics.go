@@ -273,6 +273,9 @@ func (s *Sink) createTopic(ctx context.Context, meta *metadata.Response, name st
 	return err
 }
 
+// otherName mends a name that Kafka refuses beside those that there are: in its metrics a dot becomes an underscore.
+const otherName = "change the sink's topic template, since Kafka does not tell . from _ between topic names, or keep one of the two tables out of the sink's tables"
+
 func (s *Sink) createError(name string, r *createtopics.ResponseTopic) error {
 	err := topicError(name, fmt.Errorf("creating it: %w", &Error{r.ErrorCode, r.ErrorMessage}))
 	switch r.ErrorCode {
@@ -280,6 +283,8 @@ func (s *Sink) createError(name string, r *createtopics.ResponseTopic) error {
 		err = fmt.Errorf("%w; allow it: kafka-acls.sh --bootstrap-server %s --add --allow-principal User:NAME --operation Create --topic %s, or create the topic by hand", err, s.o.Brokers[0], name)
 	case 37, 38, 40, 44: // partitions, replication factor, configuration, policy
 		err = fmt.Errorf("%w; change the sink's topics settings", err)
+	case codeInvalidTopic: // what the name itself says is known before: another topic has it
+		err = fmt.Errorf("%w; %s", err, otherName)
 	}
 	return err
 }
