@@ -291,6 +291,9 @@ func labels(c *ddl.Column) []string {
 		return nil
 	}
 	for i, l := range list {
+		if strings.Contains(l, "?") && event.Holds(c.Charset, "\U0001F600") {
+			return nil // I6: servers show a question mark in the place of a character that three bytes of UTF-8 cannot hold
+		}
 		if isUTF8(l) {
 			continue
 		}
@@ -382,20 +385,47 @@ func (k *catalog) json(s *session, where string, tables map[ddl.Name]*ddl.Table)
 		}
 		return err
 	}
+	renamed := map[ddl.Name]bool{}
 	for i := range r.rows() {
-		t, name, check := tables[ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)}], r.text(i, 2), r.text(i, 3)
+		n, name, check := ddl.Name{Schema: r.text(i, 0), Table: r.text(i, 1)}, r.text(i, 2), r.text(i, 3)
+		t := tables[n]
 		if t == nil {
 			continue
 		}
 		for j := range t.Columns {
-			c := &t.Columns[j]
-			if c.DataType == "longtext" && name == c.Name && check == "json_valid(`"+strings.ReplaceAll(c.Name, "`", "``")+"`)" {
+			switch c := &t.Columns[j]; {
+			case c.DataType != "longtext" || check != jsonCheck(c):
+			case name == c.Name:
 				c.JSON = true
+			default: // RENAME COLUMN leaves the check its name; it may be another column's, too
+				renamed[n] = true
+			}
+		}
+	}
+	for n := range renamed {
+		r, err := s.query(k.ctx, "SHOW CREATE TABLE "+snapshot.Quote(n.Schema)+"."+snapshot.Quote(n.Table))
+		switch {
+		case err != nil && serverCode(err) != 0:
+			continue // it is gone, or may not be looked at
+		case err != nil:
+			return err
+		case r.rows() != 1:
+			continue
+		}
+		for line := range strings.SplitSeq(r.text(0, 1), "\n") {
+			for j := range tables[n].Columns {
+				c := &tables[n].Columns[j]
+				if strings.HasPrefix(line, "  "+snapshot.Quote(c.Name)+" longtext ") && strings.HasSuffix(strings.TrimSuffix(line, ","), " CHECK ("+jsonCheck(c)+")") {
+					c.JSON = true
+				}
 			}
 		}
 	}
 	return nil
 }
+
+// jsonCheck is the check that MariaDB gives to a JSON column.
+func jsonCheck(c *ddl.Column) string { return "json_valid(" + snapshot.Quote(c.Name) + ")" }
 
 // refused reports whether the server says that a table is not there or may not be looked at.
 func refused(err error) bool {

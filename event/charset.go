@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf16"
@@ -25,6 +26,31 @@ func AppendUTF8(dst []byte, charset string, b []byte) ([]byte, error) {
 		return dst, fmt.Errorf("event: character set %q is not supported", charset)
 	}
 	return cs.append(dst, b), nil
+}
+
+// Holds reports whether the MySQL character set of that name has all characters of the text. The server puts question marks in the place of others.
+func Holds(charset, text string) bool {
+	cs := charsetByName(charset)
+	if cs == nil {
+		return false
+	}
+	for _, r := range text {
+		if !cs.has(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *charset) has(r rune) bool {
+	switch {
+	case c.form == formSingle:
+		return slices.Contains(c.single, r)
+	case c.form == formMulti && !c.multi.four && r >= utf8.RuneSelf:
+		c.multi.once.Do(c.multi.load)
+		return r <= 0xffff && (slices.Contains(c.multi.one[:], uint16(r)) || slices.Contains(c.multi.two, uint16(r)) || slices.Contains(c.multi.behind, uint16(r)))
+	}
+	return c.max == 4 || r <= 0xffff
 }
 
 // charset turns the bytes of a character set into UTF-8 as the server's own

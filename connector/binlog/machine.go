@@ -30,6 +30,7 @@ type Statement struct {
 	Schema     []byte // default database of the session
 	SQLMode    uint64 // of the session
 	Collation  uint16 // id of the server's default; 0 when the log does not say
+	Connection uint16 // id of the collation that its texts were converted to; 0 when the log does not say
 	Version    int    // of the server that wrote it as the log tells, else that of Options.Server
 	GTID       event.GTID
 	ServerUUID string
@@ -37,6 +38,7 @@ type Statement struct {
 	Start      uint64 // of the event
 	Next       uint64 // behind it
 	Temporary  bool   // its session has temporary tables, which may be those that it names
+	Error      uint16 // number of the error with which it ended when it had done a part of its work; 0: none
 
 	Defined []event.Defined // filled in by Tables.Changed: what became of tables' definitions, as far as that is known, the same in each replay (I5)
 }
@@ -754,8 +756,8 @@ func (m *Machine) changed(r *Raw, q *Query, start, next uint64) ([]event.Defined
 	}
 	m.forget()
 	st := Statement{
-		Text: m.utf8(q, q.Statement), Schema: q.Schema, SQLMode: q.SQLMode, Collation: q.ServerCollation, Version: m.opt.Server.Version,
-		ServerUUID: m.opt.ServerUUID, File: m.file, Start: start, Next: next, Temporary: r.Flags&FlagThread != 0,
+		Text: m.utf8(q, q.Statement), Schema: q.Schema, SQLMode: q.SQLMode, Collation: q.ServerCollation, Connection: q.Connection, Version: m.opt.Server.Version,
+		ServerUUID: m.opt.ServerUUID, File: m.file, Start: start, Next: next, Temporary: r.Flags&FlagThread != 0, Error: q.ErrorCode,
 	}
 	if m.txn != nil {
 		st.GTID = m.txn.GTID

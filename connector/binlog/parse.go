@@ -335,6 +335,7 @@ type Query struct {
 	SQLMode   uint64 // of the session; 0 when the log does not say
 
 	ServerCollation uint16 // id of the server's default collation; 0 when the log does not say
+	Connection      uint16 // id of the collation of the statement's texts, to which the server has converted them; 0 when the log does not say
 
 	// Databases are those whose tables the statement may write to, triggers and functions included, each with a NUL
 	// behind it: MySQL lists them from 5.6 on.
@@ -389,10 +390,10 @@ func (q *Query) statusVars(b []byte) {
 			c.take(int(c.u8()) + 1)
 		case 4:
 			charset := c.u16()
-			c.u16() // of the connection
+			connection := c.u16()
 			server := c.u16()
 			if !c.bad {
-				q.Charset, q.ServerCollation = charset, server
+				q.Charset, q.Connection, q.ServerCollation = charset, connection, server
 			}
 		case 5, 6: // time zone, catalog
 			c.take(int(c.u8()))

@@ -23,6 +23,11 @@ func Apply(st *Statement, srv Server, known Tables) []Change {
 	if slices.ContainsFunc(t, token.damaged) {
 		a.damaged(t)
 	}
+	if st.Error != 0 && st.Error != unknownTable { // I6: which part it has done nobody knows
+		for i := range a.changes {
+			a.changes[i].State, a.changes[i].Table = Unknown, nil
+		}
+	}
 	return a.changes
 }
 
@@ -267,6 +272,10 @@ func (a *applier) charsetOption(p *parser, given, def string) (charset string, f
 			switch {
 			case set != "":
 				charset, found = set, true
+			case c == "default" && a.srv.MariaDB && a.srv.Version >= 101100:
+				// Of whatever set it is.
+			case c == "default" && a.srv.MariaDB && a.srv.Version >= 100300:
+				charset, found = "", true // the one or the other
 			case c == "default":
 				charset, found = def, true
 			case !strings.HasPrefix(c, "uca1400_"):
@@ -692,8 +701,7 @@ type editor struct {
 }
 
 func (e *editor) reader(t []token) *reader {
-	charset := e.table.Charset
-	return &reader{p: parser{t: t}, srv: e.a.srv, mode: e.a.st.SQLMode, charset: charset}
+	return &reader{p: parser{t: t}, srv: e.a.srv, mode: e.a.st.SQLMode, charset: e.table.Charset, connection: e.a.st.Connection}
 }
 
 // begin takes the hidden columns apart, which stay behind all others.
@@ -779,13 +787,15 @@ func (e *editor) key(c []token) (key, ok bool) {
 		return true, true
 	case p.word("PERIOD", "FOR"):
 		p.word("IF", "NOT", "EXISTS")
-		_, named := p.ident()
+		period, named := p.ident()
 		parts, ok := p.parens()
 		for _, part := range clauses(parts) {
 			if len(part) != 1 {
 				return true, false
 			}
-			e.period = append(e.period, part[0].s)
+			if !strings.EqualFold(period, "SYSTEM_TIME") { // its columns say by themselves what they are
+				e.period = append(e.period, part[0].s)
+			}
 		}
 		return true, named && ok
 	case constraint && !p.at(0).is("UNIQUE"):
@@ -909,11 +919,11 @@ func (t *Table) AddRowTimes() {
 // alter applies the clauses of ALTER TABLE.
 func (e *editor) alter(list [][]token) bool {
 	// Which set new columns have is decided by the options, wherever they stand.
-	converted := ""
+	converted, given := "", ""
 	for _, c := range list {
 		p := parser{t: c}
 		if p.word("CONVERT", "TO") {
-			set, found := e.a.charsetOption(&p, "", e.a.schemaCharset(e.schema))
+			set, found := e.a.charsetOption(&p, "", e.convertDefault())
 			if !found || set == "" || !e.convert(set) {
 				return false
 			}
@@ -924,8 +934,11 @@ func (e *editor) alter(list [][]token) bool {
 			continue
 		}
 		if set, found := e.a.charsetOption(&p, "", e.a.schemaCharset(e.schema)); found {
-			e.table.Charset = set
+			e.table.Charset, given = set, set
 		}
+	}
+	if converted != "" && given != "" && given != converted {
+		return false // which of them the table has depends on the server
 	}
 	for _, c := range list {
 		if !e.clause(c) {
@@ -933,6 +946,23 @@ func (e *editor) alter(list [][]token) bool {
 		}
 	}
 	return converted == "" || e.convertFresh(converted)
+}
+
+// convertDefault returns what CONVERT TO CHARACTER SET DEFAULT converts to, "" where it is not known: new servers look at the table's database, others at
+// that of the session.
+func (e *editor) convertDefault() string {
+	a := e.a
+	table, session := a.schemaCharset(e.schema), a.st.Charset
+	if a.st.Schema != "" {
+		session = a.schemaCharset(a.st.Schema)
+	}
+	switch {
+	case table == session, a.srv.MariaDB && a.srv.Version >= 101100:
+		return table
+	case a.srv.MariaDB && a.srv.Version >= 100300:
+		return ""
+	}
+	return session
 }
 
 // convertFresh gives the set that all columns are converted to to those that the same statement adds or changes, whatever set it gives them.

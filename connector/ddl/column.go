@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/binlogmq/binlogmq/event"
 )
 
 // definition is a column as a statement gives it.
@@ -26,6 +28,8 @@ type reader struct {
 	srv     Server
 	mode    uint64
 	charset string // the table's default; "" when not known
+
+	connection string // what texts were converted to; "" when not known
 }
 
 // Integer types: name, default display width signed and unsigned.
@@ -134,6 +138,9 @@ func (r *reader) dataType(d *definition) bool {
 		return ok
 	case "TIME", "DATETIME", "TIMESTAMP":
 		n, _, given, ok := r.numbers()
+		if name == "TIMESTAMP" && r.mode&modeMaxDB != 0 && (r.srv.MariaDB || r.srv.Version < 80000) {
+			name = "DATETIME"
+		}
 		plain(strings.ToLower(name))
 		if d.Fraction = n; given > 0 && n > 0 {
 			d.SQLType = fmt.Sprintf("%s(%d)", d.DataType, n)
@@ -204,7 +211,7 @@ func (r *reader) dataType(d *definition) bool {
 		}
 		d.DataType, d.Octets = strings.ToLower(name), n
 		d.SQLType = fmt.Sprintf("%s(%d)", d.DataType, n)
-		return ok && n <= 65535
+		return ok && n <= maxOctets
 	case "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB":
 		n, _, given, ok := r.numbers()
 		if name == "BLOB" && given > 0 && (n > 0 || r.emptyIsTiny()) {
@@ -325,6 +332,9 @@ func (r *reader) members(d *definition, name string) bool {
 		if len(part) != 1 || part[0].kind != text || strings.ContainsRune(part[0].s, '\uFFFD') {
 			return false // in hexadecimal, or of another character set, or one that nobody knows
 		}
+		if s := part[0].s; r.connection != "" && !isASCII(s) && !event.Holds(r.connection, s) {
+			return false
+		}
 		d.Members = append(d.Members, part[0].s)
 	}
 	d.DataType, d.text = name, true
@@ -408,6 +418,17 @@ func (d *definition) collate(collation string) bool {
 	return strings.HasPrefix(c, "uca1400_") || c == "default" // of the column's own set
 }
 
+// collated applies a collation that may stand behind any type.
+func (d *definition) collated(collation string) bool {
+	switch {
+	case d.text, d.Charset != "":
+		return d.collate(collation)
+	case strings.HasSuffix(d.DataType, "binary"), strings.HasSuffix(d.DataType, "blob"):
+		return strings.EqualFold(collation, "binary") // MariaDB makes texts of them by any other
+	}
+	return true
+}
+
 // attributes reads what follows the type.
 func (r *reader) attributes(d *definition) bool {
 	p := &r.p
@@ -469,7 +490,7 @@ func (r *reader) attributes(d *definition) bool {
 			if !named {
 				c = p.next().s
 			}
-			ok = d.collate(c)
+			ok = d.collated(c)
 		case "CHARACTER", "CHARSET":
 			p.i--
 			at := p.i
@@ -594,6 +615,9 @@ func (r *reader) references() bool {
 	}
 }
 
+// maxOctets is the length up to which every server keeps the type of a string.
+const maxOctets = 65532
+
 // sized returns the prefix of the smallest text or blob type for so many bytes.
 func sized(n uint64) string {
 	for _, s := range textSizes {
@@ -629,6 +653,9 @@ func (c *Column) encode(charset string, chars uint64) bool {
 	case "enum", "set":
 		quotedMembers := make([]string, len(c.Members))
 		for i, m := range c.Members {
+			if !binary && !isASCII(m) && !event.Holds(charset, m) {
+				return false
+			}
 			quotedMembers[i] = "'" + strings.ReplaceAll(m, "'", "''") + "'"
 		}
 		c.SQLType = c.DataType + "(" + strings.Join(quotedMembers, ",") + ")"
@@ -638,7 +665,7 @@ func (c *Column) encode(charset string, chars uint64) bool {
 		return true
 	case "char", "varchar":
 		c.Octets = chars * n
-		if c.Octets > 65535 {
+		if c.Octets > maxOctets {
 			return false // made another type, or refused
 		}
 		if binary {

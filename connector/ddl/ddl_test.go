@@ -97,6 +97,83 @@ func TestTemporaryTables(t *testing.T) {
 	}
 }
 
+// I6: a statement may be logged that has failed halfway: MariaDB's CREATE OR REPLACE has dropped the old table by then.
+func TestFailedStatements(t *testing.T) {
+	for _, c := range []struct {
+		sql   string
+		error uint16
+		want  string
+	}{
+		{"CREATE OR REPLACE TABLE t (a INT, KEY k (a), KEY k (a))", 1061, "shop.t ?"},
+		{"CREATE OR REPLACE TABLE n LIKE t", 1005, "shop.n ?"},
+		{"CREATE TABLE IF NOT EXISTS t (x INT)", 1050, ""},
+		{"ALTER TABLE t DROP a", 1317, "shop.t ?"},
+		{"DROP TABLE t, u", 1217, "shop.t ?; shop.u ?"},
+		{"DROP TABLE t, u", 1051, "shop.t gone; shop.u gone"},
+		{"DROP DATABASE other", 1010, "other.t ?; other ?"},
+		{"ANALYZE TABLE t", 1146, ""},
+	} {
+		st := &Statement{Text: c.sql, Schema: "shop", Error: c.error}
+		if got := brief(Apply(st, Server{MariaDB: true, Version: 100211}, shop())); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.sql, got, c.want)
+		}
+	}
+}
+
+// I6: what character sets make of a statement.
+func TestCharsets(t *testing.T) {
+	mysql, old, maria := Server{Version: 90700}, Server{MariaDB: true, Version: 100211}, Server{MariaDB: true, Version: 110800}
+	between := Server{MariaDB: true, Version: 100600}
+	known := shop()
+	known[Name{"other", ""}] = &Table{Charset: "latin1"}
+	for _, c := range []struct {
+		srv  Server
+		st   Statement
+		want string
+	}{
+		{mysql, Statement{Text: "CREATE TABLE n (a ENUM('ł') CHARACTER SET latin1)"}, "?"},
+		{mysql, Statement{Text: "CREATE TABLE n (a ENUM('ł') CHARACTER SET latin2)"}, "utf8mb4: a enum('ł') latin2"},
+		{mysql, Statement{Text: "CREATE TABLE n (a ENUM('😀') CHARACTER SET utf8)"}, "?"},
+		{mysql, Statement{Text: "CREATE TABLE n (a ENUM('😀'))"}, "utf8mb4: a enum('😀') utf8mb4"},
+		{mysql, Statement{Text: "CREATE TABLE n (a SET('中') CHARACTER SET gbk)"}, "utf8mb4: a set('中') gbk"},
+		{mysql, Statement{Text: "CREATE TABLE n (a SET('ä') CHARACTER SET gbk)"}, "?"},
+		{mysql, Statement{Text: "CREATE TABLE n (a ENUM('ä','中'))", Connection: "latin1"}, "?"},
+		{mysql, Statement{Text: "CREATE TABLE n (a ENUM('ä'))", Connection: "latin1"}, "utf8mb4: a enum('ä') utf8mb4"},
+		{mysql, Statement{Text: "CREATE TABLE n (`😀😀` INT)"}, "utf8mb4: ?? int "},
+		{maria, Statement{Text: "CREATE TABLE n (a INT COLLATE latin1_bin, b UUID COLLATE latin1_bin)"}, "utf8mb4: a int(11) , b uuid "},
+		{maria, Statement{Text: "CREATE TABLE n (a BLOB COLLATE latin1_bin)"}, "?"},
+		{maria, Statement{Text: "CREATE TABLE n (a BINARY(3) COLLATE latin1_bin)"}, "?"},
+		{maria, Statement{Text: "CREATE TABLE n (a BLOB COLLATE binary)"}, "utf8mb4: a blob "},
+		{maria, Statement{Text: "CREATE TABLE n (a JSON COLLATE latin1_bin)"}, "utf8mb4: a longtext latin1"},
+		{maria, Statement{Text: "CREATE TABLE n (a CHAR(1)) CHARSET=latin2 COLLATE=DEFAULT"}, "latin2: a char(1) latin2"},
+		{old, Statement{Text: "CREATE TABLE n (a CHAR(1)) CHARSET=latin2 COLLATE=DEFAULT"}, "utf8mb4: a char(1) utf8mb4"},
+		{between, Statement{Text: "CREATE TABLE n (a CHAR(1)) CHARSET=latin2 COLLATE=DEFAULT"}, "?"},
+		{maria, Statement{Text: "ALTER TABLE other.t ADD a CHAR(1), CONVERT TO CHARACTER SET DEFAULT"}, "latin1: y int , a char(1) latin1"},
+		{mysql, Statement{Text: "ALTER TABLE other.t ADD a CHAR(1), CONVERT TO CHARACTER SET DEFAULT"}, "utf8mb4: y int , a char(1) utf8mb4"},
+		{between, Statement{Text: "ALTER TABLE other.t ADD a CHAR(1), CONVERT TO CHARACTER SET DEFAULT"}, "?"},
+		{maria, Statement{Text: "ALTER TABLE t CHARACTER SET latin2, CONVERT TO CHARACTER SET utf8"}, "?"},
+		{maria, Statement{Text: "ALTER TABLE t CHARACTER SET utf8, CONVERT TO CHARACTER SET utf8, ADD c CHAR(1)"}, "utf8: id int , a int , b int , c char(1) utf8"},
+		{maria, Statement{Text: "CREATE TABLE n (a VARCHAR(21845) CHARACTER SET utf8)"}, "?"},
+		{maria, Statement{Text: "CREATE TABLE n (a VARBINARY(65533))"}, "?"},
+		{maria, Statement{Text: "CREATE TABLE n (a VARBINARY(65532))"}, "utf8mb4: a varbinary(65532) "},
+		{maria, Statement{Text: "CREATE TABLE n (a TIMESTAMP(2))", SQLMode: modeMaxDB}, "utf8mb4: a datetime(2) "},
+		{mysql, Statement{Text: "CREATE TABLE n (a TIMESTAMP(2))", SQLMode: modeMaxDB}, "utf8mb4: a timestamp(2) "},
+	} {
+		c.st.Schema = "shop"
+		got := "?"
+		if changes := Apply(&c.st, c.srv, known); len(changes) == 1 && changes[0].State == Known {
+			var cols []string
+			for _, x := range changes[0].Table.Columns {
+				cols = append(cols, x.Name+" "+x.SQLType+" "+x.Charset)
+			}
+			got = changes[0].Table.Charset + ": " + strings.Join(cols, ", ")
+		}
+		if got != c.want {
+			t.Errorf("%s, %+v\n got %s\nwant %s", c.st.Text, c.srv, got, c.want)
+		}
+	}
+}
+
 // What servers themselves make of statements is compared with what is made of them here by the connector's integration tests; these are the cases
 // for which there is no server that shows them.
 func TestApply(t *testing.T) {

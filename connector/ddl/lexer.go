@@ -11,6 +11,7 @@ const (
 	modeAnsiQuotes         = 1 << 2
 	modeOracle             = 1 << 9  // MariaDB; MySQL has not had it since 8.0
 	modeMSSQL              = 1 << 10 // MariaDB
+	modeMaxDB              = 1 << 12 // MariaDB, and MySQL before 8.0
 	modeNoBackslashEscapes = 1 << 20
 )
 
@@ -101,13 +102,26 @@ func (l *lexer) next() (token, bool) {
 				n++
 			}
 			l.i += n
-			return token{word, rest[:n]}, true
+			return token{word, l.stored(rest[:n])}, true
 		default:
 			l.i++
 			return token{sign, rest[:1]}, true
 		}
 	}
 	return token{}, true
+}
+
+// stored is a name as the server keeps it: MySQL puts question marks in the place of characters beyond the first 65,536, MariaDB has no such names.
+func (l *lexer) stored(name string) string {
+	if l.srv.MariaDB || !strings.ContainsFunc(name, func(r rune) bool { return r > 0xffff }) {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		if r > 0xffff {
+			return '?'
+		}
+		return r
+	}, name)
 }
 
 // executed returns the length of the opening of a comment whose text the server executes, 0 for other comments.
@@ -172,6 +186,9 @@ func (l *lexer) quote(q byte) (token, bool) {
 				break
 			}
 			l.i = i + 1
+			if k == quoted {
+				return token{k, l.stored(b.String())}, true
+			}
 			return token{k, b.String()}, true
 		default:
 			b.WriteByte(x)

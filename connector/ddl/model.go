@@ -131,9 +131,18 @@ type Statement struct {
 	Charset string // default character set of the server; "" when not known
 	Version int    // of the server that wrote it, as in [Server]; 0: that of the Server with which it is read
 
+	// Connection is the character set that the server has converted its texts to, but not its names; "" when not known.
+	Connection string
+
 	// Temporary: its session has temporary tables, each of which hides the table of its name from it.
 	Temporary bool
+
+	// Error is the number of the error with which it ended, 0 for none. It was logged as it had done a part of its work.
+	Error uint16
 }
+
+// unknownTable is the error of a DROP TABLE that has dropped all of its tables that were there.
+const unknownTable = 1051
 
 // maxBytes gives the bytes of the longest character, for the sets that have more than one.
 var maxBytes = map[string]uint64{

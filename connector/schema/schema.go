@@ -582,7 +582,7 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, jo
 		}
 		if (c.Type == event.TypeEnum || c.Type == event.TypeSet) && c.Members == nil {
 			if k.Members == nil {
-				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), remedy, nil)
+				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), "exclude the table, or "+FullMetadata(b.opt.MariaDB, b.opt.Version), nil)
 			}
 			c.Members = k.Members
 		}

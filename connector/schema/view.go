@@ -160,7 +160,8 @@ func (t nameless) Names(schema string) []ddl.Name {
 // StatementOf returns a logged statement as package ddl reads it. charsets names the sets of the source's collations.
 func StatementOf(st *binlog.Statement, charsets map[uint32]string) *ddl.Statement {
 	return &ddl.Statement{
-		Text: strings.ToValidUTF8(string(st.Text), "\uFFFD"), Schema: string(st.Schema), SQLMode: st.SQLMode, Charset: charsets[uint32(st.Collation)], Version: st.Version, Temporary: st.Temporary,
+		Text: strings.ToValidUTF8(string(st.Text), "\uFFFD"), Schema: string(st.Schema), SQLMode: st.SQLMode, Charset: charsets[uint32(st.Collation)],
+		Connection: charsets[uint32(st.Connection)], Version: st.Version, Temporary: st.Temporary, Error: st.Error,
 	}
 }
 
