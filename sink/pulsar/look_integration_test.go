@@ -211,7 +211,7 @@ func TestRefusalChild(t *testing.T) {
 // kernel finds answers in it that nobody has read. A batch that is larger than any before goes alone, so of batches nothing is demanded.
 func untilOvertaken(t *testing.T, k kind, trial func(i int) bool) {
 	t.Helper()
-	for i := range 5 {
+	for i := range 20 {
 		if trial(i) {
 			return
 		}

@@ -135,7 +135,7 @@ func TestInactivityWindow(t *testing.T) {
 			send(t, s, topic, 41, 150)
 			sinktest.CheckExact(t, k.name, read(t, testClient(t, b), topic), sequences(1, 150))
 		}
-		if s.Duplicates() != 60+60 {
+		if s.Duplicates() < 60+60 { // more if a link was lost
 			t.Errorf("%s: %d were known to be stored", k.name, s.Duplicates())
 		}
 	}
