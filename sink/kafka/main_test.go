@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 

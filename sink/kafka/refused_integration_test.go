@@ -17,7 +17,7 @@ import (
 func TestRefusedAndKilled(t *testing.T) {
 	k := testenv.Kafka(t)
 	ctx := ctxFor(t, patience)
-	topic := k.Topic(1)
+	topic := k.Topic(2) // all goes to the first partition
 	o := Options{Brokers: k.Bootstrap, RequestsInFlight: 5, BatchBytes: 1024}
 	messages := func(f *fates, first, n int) []sink.Message {
 		msgs := numbered(f, topic, 1, first, n)
@@ -44,7 +44,7 @@ func TestRefusedAndKilled(t *testing.T) {
 	}
 	s.Acknowledge(s.Mark())
 	state := s.AppendState(nil)
-	if err := alter(ctx, k, topic, "max.message.bytes", "20000"); err != nil {
+	if err := limit(ctx, k, topic, 20000, 40_000); err != nil {
 		t.Fatal(err)
 	}
 	var g fates
@@ -64,7 +64,7 @@ func TestRefusedAndKilled(t *testing.T) {
 		t.Fatalf("%d are stored", n)
 	}
 
-	if err := alter(ctx, k, topic, "max.message.bytes", "1048588"); err != nil {
+	if err := limit(ctx, k, topic, 1048588, 40_000); err != nil {
 		t.Fatal(err)
 	}
 	s = newSequenced(t, o, state, sink.Same)

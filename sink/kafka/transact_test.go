@@ -549,7 +549,7 @@ func TestCursorIsFound(t *testing.T) {
 func TestHangingTransaction(t *testing.T) {
 	cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "shop"))
 	ctx := ctxFor(t, patience)
-	o := Options{Brokers: cl.ListenAddrs(), watchEvery: 10 * time.Millisecond, hangAfter: 50 * time.Millisecond, disagreeAfter: 100 * time.Millisecond}
+	o := Options{Brokers: cl.ListenAddrs(), watchEvery: 10 * time.Millisecond, hangAfter: 50 * time.Millisecond}
 	s := newTransactional(t, o, nil, sink.Same)
 	if err := firstError(t, s, "shop", 2, 0, 10); err != nil {
 		t.Fatal(err)
@@ -578,6 +578,7 @@ func TestHangingTransaction(t *testing.T) {
 	if !errors.Is(err, ErrHanging) || !strings.Contains(err.Error(), "find-hanging") {
 		t.Errorf("status %v", err)
 	}
+	o.disagreeAfter = 100 * time.Millisecond
 	if _, _, err := restored(t, o, s.AppendState(nil), sink.Same); !errors.Is(err, ErrHanging) || !permanent(err) {
 		t.Errorf("restored with an undecided cursor: %v", err)
 	}
