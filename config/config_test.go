@@ -348,6 +348,7 @@ func TestSingleFaults(t *testing.T) {
 		{"dead letters", base(source, file+`, oversize: dead_letter, max_message_bytes: 1KiB, dead_letter_topic: "{x}"`, ""), "sinks[0].dead_letter_topic: topic template \"{x}\": unknown field"},
 		{"an expression for a pattern", base(source+`, tables: ['shop\..*']`, file, ""), "destinations[0].tables[0]: table pattern \"shop\\\\..*\" is no regular expression: write database.*"},
 		{"digits in a pattern", base(source, file+`, tables: ['shop.order_\d{1,2}']`, ""), "sinks[0].tables[0]: table pattern \"shop.order_\\\\d{1,2}\" is no regular expression"},
+		{"one id twice", "destinations: [{name: one, source: {address: ['a:1', 'b:1'], user: u, server_id: 7}, sinks: [{name: out, " + file + "}]}, {name: other, source: {address: 'c:1', user: u, server_id: 7}, sinks: [{name: out, " + file + "}]}, {name: two, source: {address: 'b:1', user: u, server_id: 7}, sinks: [{name: out, " + file + "}]}]", "destinations[2].source.server_id: 7 is that of destinations[0] at the same source"},
 		{"half a worker", base(source, file+", workers: 1.5", ""), "sinks[0].workers: a whole number in range is wanted"},
 		{"number with exponent", base(of("server_id: 1e3"), file, ""), "source.server_id: a whole number in range is wanted"},
 		{"hexadecimal", base(of("server_id: 0x10"), file, ""), ""},

@@ -154,6 +154,13 @@ func (c *Config) faults() []error {
 			f.add(path+".name", "%q is taken by %s", d.Name, other)
 		}
 		names[strings.ToLower(d.Name)] = path
+		// A source cuts one of two replicas that have the same id, over and over.
+		for j := range c.Destinations[:i] {
+			other := &c.Destinations[j]
+			if d.Source.ServerID != 0 && d.Source.ServerID == other.Source.ServerID && slices.ContainsFunc(d.Source.Address, func(a string) bool { return slices.Contains(other.Source.Address, a) }) {
+				f.add(path+".source.server_id", "%d is that of destinations[%d] at the same source: leave it out, or make it differ", d.Source.ServerID, j)
+			}
+		}
 		f.destination(path, d, c.Canal != nil)
 	}
 	f.memory(c)
