@@ -19,9 +19,13 @@ import (
 
 // The Java clients find what the Go clients find, and nothing of an aborted transaction.
 func TestJavaFindsTheSame(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	limit := func(t *testing.T) context.Context {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		t.Cleanup(cancel)
+		return ctx
+	}
 	t.Run("kafka", func(t *testing.T) {
+		ctx := limit(t)
 		k := testenv.Kafka(t)
 		topic := k.Topic(2)
 		c, err := kgo.NewClient(kgo.SeedBrokers(k.Bootstrap...), kgo.TransactionalID(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -54,6 +58,7 @@ func TestJavaFindsTheSame(t *testing.T) {
 		}
 	})
 	t.Run("pulsar", func(t *testing.T) {
+		ctx := limit(t)
 		b := testenv.Pulsar(t)
 		topic := b.Topic()
 		c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, OperationTimeout: time.Minute, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})

@@ -32,7 +32,7 @@ func TestUnreadTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(t, db, p)
-	p.Await("the rows to be counted", time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Unread == 2 })
+	p.Await("the rows to be counted", 10*time.Minute, func(r *admin.Report) bool { return r.Destinations[0].Unread == 2 })
 	p.Stop()
 	if log := p.Log(); !strings.Contains(log, "rows of a table that cannot be read are passed over") || !strings.Contains(log, c.schema()+".t") {
 		t.Errorf("it says\n%s", log)

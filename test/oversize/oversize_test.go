@@ -418,7 +418,7 @@ func TestLargeRowsKilled(t *testing.T) {
 		return n
 	}
 	inMidst := 0
-	for i := 0; i < kills() || inMidst == 0 && i < kills()+10; i++ {
+	for i := 0; i < kills() || inMidst == 0 && i < kills()+40; i++ {
 		was := endOf()
 		s.put(2+i, []int{20_000_000, 3_000_000, 5_000_000}[i%3], []int{1000, 2_000_000, 1000}[i%3])
 		for end := time.Now().Add(patience); endOf() < was+2; time.Sleep(2 * time.Millisecond) {
