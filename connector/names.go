@@ -205,7 +205,7 @@ func (n *names) view() (*schema.View, error) {
 				"set schema: history again; or, if every sink stands behind those rows, stop in order and run: binlogmq schema forget", nil)
 		}
 	}
-	o := schema.ViewOptions{Source: n, Server: n.sv.ddl(), Scope: n.scope, Charsets: n.charsets, Logger: r.c.log}
+	o := schema.ViewOptions{Source: n, Server: n.sv.ddl(), Scope: n.scope, Charsets: n.charsets, Logger: r.c.log, Nameless: !r.full}
 	v, err := h.Open(r.last, o, schema.Opening{
 		Here:  func() event.Position { return n.at },
 		Holds: n.holds,

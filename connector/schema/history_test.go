@@ -202,6 +202,39 @@ func TestHistoryBehind(t *testing.T) {
 	}
 }
 
+// I6: a reader of a log without names that stands before the place where definitions were read knows what its statements make of what nothing there has touched:
+// the character set of a database, and tables. One whose log has names does not look ahead for that.
+func TestHistoryAhead(t *testing.T) {
+	log := []*binlog.Statement{
+		said(200, "CREATE TABLE elsewhere.n (a INT)"), said(300, "CREATE TABLE n (a VARCHAR(3), b INT)"), said(400, "ALTER TABLE n ADD c INT FIRST"), said(500, "ALTER TABLE u ADD y INT"),
+		said(600, "RENAME TABLE n TO t2"), said(700, "DROP TABLE t2"),
+	}
+	for nameless, want := range map[bool]string{
+		true:  "?,?,?,0 ?,?,?,0 a b,?,a b,1 c a b,?,a b,1 c a b,x y,a b,1 gone,x y,a b,1 gone,x y,a b,1 ",
+		false: "?,?,?,0 ?,?,?,0 ?,?,?,0 ?,?,?,0 ?,?,?,0 gone,?,?,0 gone,?,?,0 ",
+	} {
+		h := NewHistory(nil)
+		base := map[ddl.Name]*ddl.Table{{Schema: "shop"}: {Charset: "utf8mb4"}, shopT: integer("a", "b"), {Schema: "shop", Table: "u"}: integer("x", "y")}
+		h.begin(srv, place(100), place(900), base)
+		src := &present{at: place(100), log: log}
+		v := h.View(place(100), ViewOptions{Source: src, Server: srv, Nameless: nameless, Scope: func(s string) bool { return s == "shop" }})
+		got := ""
+		for i := range len(log) + 1 {
+			got += columnsOf(v, "n") + "," + columnsOf(v, "u") + "," + columnsOf(v, "t") + fmt.Sprintf(",%d ", src.scans)
+			if i == len(log) {
+				break
+			}
+			if err := v.Changed(log[i]); err != nil {
+				t.Fatal(err)
+			}
+			src.at = place(log[i].Next)
+		}
+		if got != want {
+			t.Errorf("nameless %t\n got %s\nwant %s", nameless, got, want)
+		}
+	}
+}
+
 // I6: a history goes on where every statement since has been looked at, else it begins anew.
 func TestHistoryOpens(t *testing.T) {
 	var gap []*binlog.Statement

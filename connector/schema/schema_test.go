@@ -46,6 +46,7 @@ type present struct {
 	log    []*binlog.Statement // between at and now
 	err    error
 	asked  map[string]int
+	scans  int
 }
 
 func (p *present) Here() (event.Position, error) { return p.at, nil }
@@ -65,6 +66,7 @@ func (p *present) Describe(n ddl.Name) (*ddl.Table, event.Position, error) {
 }
 
 func (p *present) Scan(from, to event.Position, tell func(*binlog.Statement)) error {
+	p.scans++
 	for _, st := range p.log {
 		end := event.Position{File: st.File, Offset: st.Next, ServerUUID: st.ServerUUID}
 		if !from.Reached(&end) && to.Reached(&end) {

@@ -38,6 +38,7 @@ type View struct {
 	scope    func(schema string) bool
 	charsets map[uint32]string
 	log      *slog.Logger
+	nameless bool
 
 	start  event.Position
 	behind bool                  // the reader may stand before the place where base was read
@@ -53,13 +54,16 @@ type ViewOptions struct {
 	Scope    func(schema string) bool // schemas that are followed; nil: all
 	Charsets map[uint32]string        // collation id -> character set, as the server has them
 	Logger   *slog.Logger             // nil: nothing is logged
+
+	// Nameless: the log has no column names, so that rows need definitions that are proven.
+	Nameless bool
 }
 
 // View returns what a reader sees that starts at a transaction end.
 func (h *History) View(start event.Position, o ViewOptions) *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := &View{h: h, src: o.Source, srv: o.Server, scope: o.Scope, charsets: o.Charsets, log: o.Logger, start: start, cur: map[ddl.Name]*version{}}
+	v := &View{h: h, src: o.Source, srv: o.Server, scope: o.Scope, charsets: o.Charsets, log: o.Logger, nameless: o.Nameless, start: start, cur: map[ddl.Name]*version{}}
 	v.start.GTIDs = start.GTIDs.Clone()
 	v.behind = h.known && !start.Reached(&h.at)
 	if v.scope == nil {
@@ -198,6 +202,9 @@ func (v *View) Changed(st *binlog.Statement) error {
 	if err := v.ends(st); err != nil {
 		return err
 	}
+	if err := v.prepare(st); err != nil {
+		return err
+	}
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
 	if !v.h.known {
@@ -224,6 +231,26 @@ func (v *View) Changed(st *binlog.Statement) error {
 		}
 	}
 	return nil
+}
+
+// prepare finds out what was before a statement if rows will depend on what it makes of that: a new table has the character set of its database.
+func (v *View) prepare(st *binlog.Statement) error {
+	if !v.nameless || !v.behind || v.ahead != nil {
+		return nil
+	}
+	followed := func(n ddl.Name) bool {
+		v.h.mu.Lock()
+		defer v.h.mu.Unlock()
+		return v.follows(n.Schema)
+	}
+	if !slices.ContainsFunc(v.touched(st), followed) {
+		return nil
+	}
+	here, err := v.src.Here()
+	if err != nil {
+		return err
+	}
+	return v.lookAhead(here)
 }
 
 // settle makes what base says of an unknown version. h.mu is held.
@@ -476,7 +503,7 @@ func (h *History) Open(start event.Position, o ViewOptions, op Opening) (*View, 
 		from.GTIDs = h.read.GTIDs.Clone()
 		h.mu.Unlock()
 		look := o
-		look.Source = looking{o.Source, op.Here}
+		look.Source, look.Nameless = looking{o.Source, op.Here}, false // the log is being read already
 		err := op.Gap(from, h.View(from, look).Changed)
 		if err == nil {
 			h.Advance(start)
