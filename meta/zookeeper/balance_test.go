@@ -29,7 +29,7 @@ type process struct {
 
 func begin(t *testing.T, o Options) *process {
 	t.Helper()
-	o.Servers, o.SessionTimeout, o.RebalanceDelay = testenv.ZooKeeper(t).Servers, session, 300*time.Millisecond
+	o.Servers, o.SessionTimeout, o.RebalanceDelay = testenv.ZooKeeper(t).Servers, longer, 300*time.Millisecond
 	o.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil)).With("node", o.Node)
 	s, err := Open(o)
 	if err != nil {
@@ -54,9 +54,7 @@ func begin(t *testing.T, o Options) *process {
 				case <-l.Lost():
 				case <-ctx.Done():
 				}
-				if err := l.Release(context.Background()); err != nil {
-					t.Error(err)
-				}
+				release(t, l)
 			}
 		}()
 	}
@@ -113,11 +111,7 @@ func TestShared(t *testing.T) {
 	count("a share by weight", map[*process]int{a: 1, b: 1, c: 4})
 	idle := begin(t, o("idle", 0))
 	c.Decline(c.has()[0])
-	count("a process that declines", map[*process]int{c: 4})
-	before := len(a.has()) + len(b.has())
-	if before != 2 {
-		t.Errorf("a and b have %d", before)
-	}
+	await(t, "a process that declines", func() bool { return len(c.has()) == 4 && len(a.has())+len(b.has()) == 2 })
 	c.stop()
 	count("a process that has left", map[*process]int{a: 3, b: 3, idle: 0})
 	a.stop()
@@ -129,7 +123,7 @@ func TestShared(t *testing.T) {
 // process takes the destination if that one should not have it.
 func TestLeftOver(t *testing.T) {
 	at := root(t)
-	o := Options{Servers: testenv.ZooKeeper(t).Servers, SessionTimeout: session, Root: at, Node: "a", Destinations: []string{"d1", "d2"}, Weight: 1, RebalanceDelay: time.Hour}
+	o := Options{Servers: testenv.ZooKeeper(t).Servers, SessionTimeout: longer, Root: at, Node: "a", Destinations: []string{"d1", "d2"}, Weight: 1, RebalanceDelay: time.Hour}
 	a, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +164,7 @@ func TestLeftOver(t *testing.T) {
 // zkClient is Canal's side, or an operator's.
 func zkClient(t *testing.T) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect(testenv.ZooKeeper(t).Servers, session, zk.WithLogInfo(false), zk.WithLogger(clientLog{slog.New(slog.DiscardHandler)}))
+	c, _, err := zk.Connect(testenv.ZooKeeper(t).Servers, longer, zk.WithLogInfo(false), zk.WithLogger(clientLog{slog.New(slog.DiscardHandler)}))
 	if err != nil {
 		t.Fatal(err)
 	}

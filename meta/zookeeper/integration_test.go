@@ -113,6 +113,37 @@ func acquire(t *testing.T, s *Store) meta.Lease {
 	return l
 }
 
+// acquireAndSave acquires until the record is saved, too: a busy machine may cost a lease that was just acquired.
+func acquireAndSave(t *testing.T, s *Store, r *meta.Record) meta.Lease {
+	t.Helper()
+	var l meta.Lease
+	await(t, "a save", func() bool {
+		l = acquire(t, s)
+		err := s.Save(context.Background(), shop, r)
+		if err == nil {
+			return true
+		}
+		if !errors.Is(err, meta.ErrFenced) && !away(err) {
+			t.Fatal(err)
+		}
+		t.Log(err)
+		release(t, l)
+		return false
+	})
+	return l
+}
+
+// release releases a lease. One that is lost by then, as a busy machine may lose it, need not reach ZooKeeper.
+func release(t *testing.T, l meta.Lease) {
+	t.Helper()
+	lost := l.Err()
+	if err := l.Release(context.Background()); lost != nil || away(err) {
+		t.Log(lost, err)
+	} else if err != nil {
+		t.Error(err)
+	}
+}
+
 // I8: an owner that is cut off from ZooKeeper alone stops before anybody else can own the destination, and saves nothing.
 func TestPartition(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
@@ -138,11 +169,8 @@ func partition(t *testing.T, cut, mend func(*toxiproxy.Proxy) error) {
 	}
 	t.Cleanup(proxy.Stop)
 	at := root(t)
-	a, b := open(t, at, proxy.Listen), open(t, at, z.Servers...)
-	la := acquire(t, a)
-	if err := a.Save(ctx, shop, record(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	a, b := open(t, at, proxy.Listen), openFor(t, longer, at, z.Servers...)
+	la := acquireAndSave(t, a, record(1, 0))
 	type taken struct {
 		l   meta.Lease
 		at  time.Duration
@@ -191,9 +219,7 @@ func partition(t *testing.T, cut, mend func(*toxiproxy.Proxy) error) {
 	if got, err := a.Load(ctx, shop); err != nil || got.Cursor.Ordinal != 3 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if err := r.l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	release(t, r.l)
 }
 
 // I8: ZooKeeper refuses what an earlier owner writes even if that one believes in its lease.
@@ -201,11 +227,8 @@ func TestBelievingOwnerIsFenced(t *testing.T) {
 	ctx := context.Background()
 	z := testenv.ZooKeeper(t)
 	at := root(t)
-	a, b := open(t, at, z.Servers...), open(t, at, z.Servers...)
-	la := acquire(t, a).(*lease)
-	if err := a.Save(ctx, shop, record(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	a, b := openFor(t, longer, at, z.Servers...), openFor(t, longer, at, z.Servers...)
+	la := acquireAndSave(t, a, record(1, 0)).(*lease)
 	// Somebody deletes the node by hand: the session lives, and so does the belief until the next proof.
 	if err := b.conn.Delete(b.owner(shop.Destination), 0); err != nil {
 		t.Fatal(err)
@@ -240,10 +263,7 @@ func TestServerAway(t *testing.T) {
 	defer cancel()
 	z := testenv.NewZooKeeper(t, 1)
 	s := open(t, root(t), z.Servers...)
-	l := acquire(t, s)
-	if err := s.Save(ctx, shop, record(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	l := acquireAndSave(t, s, record(1, 0))
 	z.Pause(1)
 	<-l.Lost()
 	if err := s.Save(ctx, shop, record(2, 0)); !errors.Is(err, meta.ErrFenced) {
@@ -261,18 +281,14 @@ func TestServerAway(t *testing.T) {
 	if r, err := s.Load(ctx, shop); err != nil || r.Cursor.Ordinal != 1 {
 		t.Fatalf("%v, %v", r, err)
 	}
-	if err := s.Save(ctx, shop, record(3, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	release(t, again)
+	release(t, acquireAndSave(t, s, record(3, 0)))
 }
 
 // Three servers: the suite, then each server stops in its turn, the leader among them. The lease outlives that or is
 // taken anew; no save is lost, and none is half.
 func TestEnsemble(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	z := testenv.NewZooKeeper(t, 3)
 	suite(t, z.Servers)
@@ -303,9 +319,7 @@ func TestEnsemble(t *testing.T) {
 			t.Fatalf("%v, %v; want ordinal %d", r, err, saved)
 		}
 	}
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	release(t, l)
 }
 
 // A znode takes 1 MiB: what a cursor of very many partitions needs fits, and what does not is an error that leaves the
