@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/store"
@@ -11,41 +10,12 @@ import (
 // AckUpTo acknowledges everything handed out up to an ordinal, which may lie inside a batch or an event, and makes what lies
 // behind it be handed out again: for a subscriber that comes to a change that it cannot pass. state as in AckLazy; nil leaves it.
 func (s *Server) AckUpTo(ctx context.Context, id Identity, ordinal int64, state LazyState) error {
-	d, err := s.destination(id.Destination)
-	if err != nil {
-		return err
-	}
-	x, move, err := d.ackUpTo(id, ordinal, state)
-	if err != nil || s.opts.SaveInterval > 0 {
-		return err
-	}
-	return d.saveBefore(ctx, x, move)
+	return s.acknowledge(ctx, id, func(x *sub) (bool, error) { return x.ackUpTo(ordinal, state) })
 }
 
 // AckUpTo is [Server.AckUpTo].
 func (c *Client) AckUpTo(ctx context.Context, ordinal int64, state LazyState) error {
 	return c.s.AckUpTo(ctx, c.id, ordinal, state)
-}
-
-func (d *destination) ackUpTo(id Identity, ordinal int64, lazy LazyState) (*sub, int64, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s, err := d.connected(id)
-	if err != nil {
-		return nil, 0, err
-	}
-	if d.fatal != nil {
-		return nil, 0, d.fatal // I8: nothing is saved once we know
-	}
-	freed, err := s.ackUpTo(ordinal, lazy)
-	if errors.Is(err, errBackward) {
-		return nil, 0, d.broken(err)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	d.moved(s, freed)
-	return s, s.run.moves, nil
 }
 
 // ackUpTo acknowledges what is handed out up to the ordinal and forgets the outstanding batches.

@@ -703,8 +703,8 @@ func (d *destination) connected(id Identity) (*sub, error) {
 	return s, nil
 }
 
-// ack acknowledges a batch and returns the subscription and which of its moves that was.
-func (d *destination) ack(id Identity, batchID int64, state []byte, lazy LazyState) (*sub, int64, error) {
+// acknowledge lets f acknowledge something, and returns the subscription and which of its moves that was.
+func (d *destination) acknowledge(id Identity, f func(*sub) (freed bool, err error)) (*sub, int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, err := d.connected(id)
@@ -714,7 +714,7 @@ func (d *destination) ack(id Identity, batchID int64, state []byte, lazy LazySta
 	if d.fatal != nil {
 		return nil, 0, d.fatal // I8: nothing is saved once we know
 	}
-	freed, err := s.ack(batchID, state, lazy)
+	freed, err := f(s)
 	if errors.Is(err, errBackward) {
 		return nil, 0, d.broken(err)
 	}

@@ -23,15 +23,7 @@ type LazyState interface {
 // AckLazy is [Server.Ack] with a state that is not written yet. The server asks
 // for it until the next Ack with bytes, SaveState or AckLazy.
 func (s *Server) AckLazy(ctx context.Context, id Identity, batchID int64, state LazyState) error {
-	d, err := s.destination(id.Destination)
-	if err != nil {
-		return err
-	}
-	x, move, err := d.ack(id, batchID, nil, state)
-	if err != nil || s.opts.SaveInterval > 0 {
-		return err
-	}
-	return d.saveBefore(ctx, x, move)
+	return s.acknowledge(ctx, id, func(x *sub) (bool, error) { return x.ack(batchID, nil, state) })
 }
 
 // AckLazy is [Server.AckLazy].

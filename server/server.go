@@ -546,11 +546,16 @@ func (s *Server) GetWithoutAck(ctx context.Context, id Identity, size Size, wait
 // The cursor is saved within Options.SaveInterval, or before Ack returns if that is
 // 0: then Ack waits while the store refuses, and returns a *SaveError if ctx ends before; the batch is acknowledged all the same.
 func (s *Server) Ack(ctx context.Context, id Identity, batchID int64, state []byte) error {
+	return s.acknowledge(ctx, id, func(x *sub) (bool, error) { return x.ack(batchID, state, nil) })
+}
+
+// acknowledge lets f acknowledge something that a subscription was handed out, and saves the cursor before it returns if that is asked for.
+func (s *Server) acknowledge(ctx context.Context, id Identity, f func(*sub) (freed bool, err error)) error {
 	d, err := s.destination(id.Destination)
 	if err != nil {
 		return err
 	}
-	x, move, err := d.ack(id, batchID, state, nil)
+	x, move, err := d.acknowledge(id, f)
 	if err != nil || s.opts.SaveInterval > 0 {
 		return err
 	}

@@ -249,7 +249,7 @@ func (c *Codec) appendValue(dst []byte, v *event.Value, col *column) ([]byte, er
 			return append(dst[:at], "null"...), nil
 		}
 		return append(dst, '"'), nil
-	case text:
+	case text: // as package debezium has it: one function for both costs 8 % of every row here; TestConformance of each holds it to the same texts
 		dst = append(dst, '"')
 		at := len(dst)
 		if dst, err = v.AppendText(dst); err != nil {
