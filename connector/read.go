@@ -445,8 +445,15 @@ func (r *reader) emit(ctx context.Context, e *event.Event) error {
 			return err
 		}
 	}
-	if e.Kind == event.DDL && r.chunks.window != nil {
-		if err := r.brought(ctx, e); err != nil {
+	if r.chunks.window != nil {
+		var err error
+		switch {
+		case e.Kind == event.DDL:
+			err = r.brought(ctx, e)
+		case e.Kind == event.Rows && e.Table != nil:
+			err = r.moved(ctx, e)
+		}
+		if err != nil {
 			return err
 		}
 	}

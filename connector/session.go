@@ -65,8 +65,9 @@ func (c *Connector) dialThrough(ctx context.Context, addr string, wrap func(net.
 	}
 	_ = raw.SetDeadline(time.Time{})
 	s := &session{conn: conn, addr: addr, timeout: 30 * time.Second}
-	// The collation that the login asks for is not one that every server knows.
-	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode='', time_zone='+00:00'"} {
+	// The collation that the login asks for is not one that every server knows; and a server may have for all sessions that results end early (I3), or that
+	// what was read first is shown for ever.
+	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode='', time_zone='+00:00', autocommit=1, completion_type=0, sql_select_limit=18446744073709551615, sql_big_selects=1"} {
 		if _, err := s.query(ctx, q); err != nil {
 			s.close()
 			return nil, err

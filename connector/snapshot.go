@@ -129,6 +129,9 @@ func newSnapshotDriver(c *Connector, win chunkWindow, src rowSource) *snapshotDr
 	d := &snapshotDriver{c: c, log: c.opt.Snapshots, win: win, src: src, opt: c.opt.Snapshot, patience: stuckAfter}
 	orNumber(&d.opt.ChunkBytes, defaultChunkBytes)
 	orNumber(&d.opt.ChunkRows, defaultChunkRows)
+	if n := d.opt.RowsPerSecond; n > 0 {
+		d.opt.ChunkRows = min(d.opt.ChunkRows, n)
+	}
 	orNumber(&d.opt.MaxPending, defaultMaxPending)
 	return d
 }
@@ -577,6 +580,7 @@ func (d *snapshotDriver) chunk(ctx context.Context, req *snapshot.Request, prog 
 		return err
 	}
 	took := time.Since(begin)
+	d.throttle(max(got.seen, len(got.rows)), begin) // also of what is to be read again
 	after := prog
 	if got.gone {
 		d.table = nil
@@ -624,7 +628,6 @@ func (d *snapshotDriver) chunk(ctx context.Context, req *snapshot.Request, prog 
 	t.read += rows
 	t.dropped += dropped
 	t.size(got, took, &d.opt)
-	d.throttle(len(got.rows), begin)
 	d.show(func(s *Snapshot) {
 		s.Err = nil
 		s.Rows = prog.Rows + rows
@@ -677,9 +680,6 @@ func (t *tableRun) size(got *chunkRead, took time.Duration, o *SnapshotOptions) 
 		n *= 2 // the condition leaves few
 	default:
 		n = min(2*n, int(int64(len(got.rows))*int64(o.ChunkBytes)/int64(got.bytes))+1)
-	}
-	if o.RowsPerSecond > 0 {
-		n = min(n, o.RowsPerSecond)
 	}
 	t.rows = max(1, min(n, o.ChunkRows))
 }

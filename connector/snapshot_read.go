@@ -47,6 +47,7 @@ type chunkRead struct {
 	table  *event.Table
 	rows   [][]byte
 	bytes  int
+	seen   int            // rows that the condition was asked of, at least
 	high   event.Position // where the log ended after the rows were read
 	server uint32
 	time   int64 // microseconds since 1970 UTC
@@ -180,7 +181,7 @@ func (c *Connector) linkTables(ctx context.Context, addr, uuid string) (_ *table
 	for _, q := range []string{
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 		snapshot.Session,
-		fmt.Sprintf("SET SESSION autocommit=1, sql_select_limit=18446744073709551615, sql_big_selects=1, lock_wait_timeout=%d", metadataWait),
+		fmt.Sprintf("SET SESSION lock_wait_timeout=%d", metadataWait),
 	} {
 		if _, err = l.data.query(ctx, q); err != nil {
 			return nil, err
@@ -554,7 +555,7 @@ func (s *selection) page(ctx context.Context) error {
 			return err
 		}
 		if got.end = at == nil; !got.end {
-			upto = at
+			upto, got.seen = at, q.rows
 		}
 	}
 	n := 0

@@ -580,10 +580,19 @@ func TestSnapshotThrottle(t *testing.T) {
 	if wait := d.next.Sub(now); wait != 500*time.Millisecond {
 		t.Errorf("50 of 100 rows a second: %v", wait)
 	}
-	r := &tableRun{rows: 1000}
-	r.size(&chunkRead{rows: make([][]byte, 1000), bytes: 1000}, 0, &SnapshotOptions{ChunkBytes: 500_000, ChunkRows: 8192, RowsPerSecond: 100})
-	if r.rows != 100 {
-		t.Errorf("chunks of %d rows", r.rows)
+
+	// No chunk has more, be it the first one of a table, and what is read again counts, too.
+	if d.opt.ChunkRows != 100 {
+		t.Errorf("chunks of %d rows", d.opt.ChunkRows)
+	}
+	f := newFakeTables(t)
+	f.rows[shop("a")] = upTo(3)
+	f.fail["insert"] = []error{errDisturbed}
+	begin := time.Now()
+	f.finished(f.driver(snapshot.Request{ID: "1"}, SnapshotOptions{RowsPerSecond: 20, ChunkRows: 2}))
+	f.want("a", upTo(3))
+	if took := time.Since(begin); took < 200*time.Millisecond {
+		t.Errorf("5 rows, of which 4 were read before the last, took %v", took)
 	}
 }
 

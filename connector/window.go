@@ -31,6 +31,7 @@ type window struct {
 	wake  func()     // has the reader look; nil: none runs
 	ask   *windowAsk // what the reader shall do; nil: nothing
 	noted *noting    // what the reader notes; nil: nothing
+	table ddl.Name   // of which a chunk is read, until it is saved how far that is; none: no chunk is
 }
 
 // windowAsk is a wish of the driver.
@@ -100,7 +101,14 @@ func (w *window) insert(ctx context.Context, c *candidate) (dropped int64, err e
 func (w *window) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noted = nil
+	w.noted, w.table = nil, ddl.Name{}
+}
+
+// reads tells of which table a chunk is read.
+func (w *window) reads() ddl.Name {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.table
 }
 
 func (w *window) request(ctx context.Context, a *windowAsk) windowAnswer {
@@ -195,11 +203,13 @@ func (n *noting) note(e *event.Event) {
 	}
 }
 
-func (n *noting) is(schema, table string) bool {
-	if n.caseless {
-		return strings.EqualFold(schema, n.table.Schema) && strings.EqualFold(table, n.table.Table)
+func (n *noting) is(schema, table string) bool { return sameTable(n.caseless, n.table, schema, table) }
+
+func sameTable(caseless bool, n ddl.Name, schema, table string) bool {
+	if caseless {
+		return strings.EqualFold(schema, n.Schema) && strings.EqualFold(table, n.Table)
 	}
-	return schema == n.table.Schema && table == n.table.Table
+	return schema == n.Schema && table == n.Table
 }
 
 func (n *noting) schema(schema string) bool {
@@ -226,14 +236,7 @@ func (n *noting) rows(e *event.Event) {
 		if row.After == nil {
 			continue
 		}
-		n.merged = append(n.merged[:0], row.After...)
-		if row.Before != nil { // what an after image lacks of the key is unchanged
-			for _, k := range e.Table.Key {
-				if row.After[k].IsAbsent() {
-					n.merged[k] = row.Before[k]
-				}
-			}
-		}
+		n.merged = merged(n.merged, row)
 		if !n.key(e.Table, n.merged, lacks(row)) {
 			return
 		}
@@ -325,6 +328,7 @@ type insertions struct {
 	former event.Position // where its log ended when reading began: what earlier runs can have read lies before it
 	counts string
 	noted  *noting
+	scan   keyScan
 }
 
 // join prepares an attempt for chunks. leave must be called at its end. former is where the server's log ended before.
@@ -402,6 +406,81 @@ func (r *reader) brought(ctx context.Context, e *event.Event) error {
 	}
 }
 
+// moved has a table read again, while it is read, of which rows get other keys and the log does not tell all their columns: such a row may have gone from
+// what is still to be read to where all is read, and nobody would show it as a whole (I3). It does so before the change is handed on.
+func (r *reader) moved(ctx context.Context, e *event.Event) error {
+	snapshots := r.c.opt.Snapshots
+	if e.Op != event.Update || e.Txn.Snapshot != nil || len(e.Table.Key) == 0 || e.Table.Present(e.Images.After) == len(e.Table.Columns) || e.Ordinal <= snapshots.Last() {
+		return nil // what lies before a chunk was seen before that was saved
+	}
+	for {
+		req, ok, err := snapshots.Ordered(ctx)
+		if err != nil {
+			return &keepError{r.c.stopOf(err)}
+		}
+		if !ok {
+			return nil
+		}
+		name := r.chunks.window.reads()
+		if name == (ddl.Name{}) {
+			if p := snapshots.Status().Progress; p != nil && p.Request == req.ID && p.Table != nil {
+				name = ddl.Name{Schema: p.Table.Schema, Table: p.Table.Name}
+			}
+		}
+		if !sameTable(r.caseless, name, e.Table.Schema, e.Table.Name) || !r.chunks.scan.moves(e) {
+			return nil
+		}
+		err = snapshots.Again(ctx, req.ID, []snapshot.Table{{Schema: name.Schema, Name: name.Table}}, false)
+		if errors.Is(err, snapshot.ErrEnded) {
+			continue
+		}
+		if err != nil {
+			return &keepError{r.c.stopOf(err)}
+		}
+		r.c.log.Warn("a table is read again for the snapshot, as rows of it got other keys and the log does not tell all their columns: SET GLOBAL binlog_row_image=FULL on the source while tables are read", "snapshot", req.ID, "table", name.String())
+		return nil
+	}
+}
+
+// keyScan looks at keys of row changes.
+type keyScan struct {
+	event.Scanner
+	before, after []byte
+	merged        []event.Value
+}
+
+// moves tells whether an update gives a row another key, and does not show the row as a whole; also where that cannot be told.
+func (s *keyScan) moves(e *event.Event) bool {
+	for s.Reset(e); s.Next(); {
+		row := s.Row()
+		if !lacks(row) {
+			continue
+		}
+		s.merged = merged(s.merged, row)
+		var whole [2]bool
+		s.before, whole[0] = snapshot.AppendIdentity(s.before[:0], e.Table, row.Before)
+		s.after, whole[1] = snapshot.AppendIdentity(s.after[:0], e.Table, s.merged)
+		if !whole[0] || !whole[1] || !bytes.Equal(s.before, s.after) {
+			return true
+		}
+	}
+	return s.Err() != nil
+}
+
+// merged returns the after image of a row change with what it lacks of the key, which is unchanged.
+func merged(dst []event.Value, row *event.Row) []event.Value {
+	dst = append(dst[:0], row.After...)
+	if row.Before == nil {
+		return dst
+	}
+	for _, k := range row.Table.Key {
+		if row.After[k].IsAbsent() {
+			dst[k] = row.Before[k]
+		}
+	}
+	return dst
+}
+
 // mayMove tells whether a statement that is not understood may bring rows into tables.
 func mayMove(text []byte) bool {
 	upper := bytes.ToUpper(text)
@@ -472,7 +551,7 @@ func (r *reader) serve(ctx context.Context) error {
 			}
 		}
 		i.noted = newNoting(w.ask.table, r.caseless)
-		w.noted = i.noted
+		w.noted, w.table = i.noted, w.ask.table
 		w.answer(windowAnswer{place: here})
 		return nil
 	}
