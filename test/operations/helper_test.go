@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience bounds every wait for something that must come; nobody times it, so a busy host may take its time.
-const patience = 3 * time.Minute
+const patience = 6 * time.Minute
 
 // secret stands for every password; no output may hold it.
 const secret = "s3cr3t-Wort"

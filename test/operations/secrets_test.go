@@ -62,7 +62,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	db.Exec("INSERT INTO " + table + " VALUES (1, 'a')")
 	p.Await("the row, and faults of the sinks that have nowhere to go", patience, func(r *admin.Report) bool {
 		sinks := r.Destinations[0].Sinks
-		return len(sinks) == 5 && sinks[0].Messages == 1 && !sinks[1].Healthy() && !sinks[2].Healthy() && !sinks[3].Healthy()
+		return len(sinks) == 5 && sinks[0].Messages >= 1 && !sinks[1].Healthy() && !sinks[2].Healthy() && !sinks[3].Healthy()
 	})
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/", "/config", "/debug/pprof/", "/debug/vars", "/metrics/../config", "/api/v1/x/config"} {
 		r, err := asks.Get("http://" + p.Admin() + path)
