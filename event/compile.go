@@ -247,7 +247,7 @@ func (c *Column) logical() error {
 		c.Class = class
 	}
 	if c.SQLType == "" {
-		c.SQLType = DerivedSQLType(c)
+		c.SQLType = derivedSQLType(c)
 	}
 	return nil
 }

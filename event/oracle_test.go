@@ -434,7 +434,7 @@ func checkSQLType(t *testing.T, c *Column) {
 	if i := strings.Index(want, " /*"); i > 0 {
 		want = want[:i] // MariaDB's COMPRESSED
 	}
-	if got := DerivedSQLType(c); got != want {
+	if got := derivedSQLType(c); got != want {
 		t.Errorf("derived type %q, information_schema says %q", got, want)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// DerivedSQLType returns the declared type as far as the TABLE_MAP tells it,
+// derivedSQLType returns the declared type as far as the TABLE_MAP tells it,
 // in information_schema's words: "varchar(20)", "int unsigned",
 // "decimal(12,2)", "datetime(3)", "enum('a','b')". What the log does not know
 // is left out: display widths, zerofill, the (M,D) of FLOAT and DOUBLE, the
 // kind of a geometry. Where a character set's greatest width is unknown,
 // lengths count bytes. It returns "" for an unknown type.
-func DerivedSQLType(c *Column) string {
+func derivedSQLType(c *Column) string {
 	switch c.Logical {
 	case LogicalBool:
 		return c.number("tinyint(1)")

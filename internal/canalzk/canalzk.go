@@ -15,8 +15,8 @@ import (
 // Root is below what Canal keeps its nodes. Its own clients know no other.
 const Root = "/otter/canal"
 
-// MaxNode is the most bytes of a node that are looked at. Those of Canal have some hundred, cursors with long sets of GTIDs more.
-const MaxNode = 1 << 20
+// maxNode is the most bytes of a node that are looked at. Those of Canal have some hundred, cursors with long sets of GTIDs more.
+const maxNode = 1 << 20
 
 // Cluster lists the servers.
 func Cluster(root string) string { return root + "/cluster" }
@@ -68,7 +68,7 @@ func (r RunningData) Encode() []byte {
 // ParseRunning reads a running node of a server or a client.
 func ParseRunning(data []byte) (RunningData, error) {
 	r := RunningData{Active: true}
-	if len(data) > MaxNode {
+	if len(data) > maxNode {
 		return r, fmt.Errorf("%d bytes are too many", len(data))
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -151,7 +151,7 @@ func EncodeCursor(source string, c CursorData) ([]byte, error) {
 
 // ParseCursor reads a cursor's node as Canal or EncodeCursor wrote it.
 func ParseCursor(data []byte) (CursorData, error) {
-	if len(data) > MaxNode {
+	if len(data) > maxNode {
 		return CursorData{}, fmt.Errorf("%d bytes are too many", len(data))
 	}
 	var l logPosition

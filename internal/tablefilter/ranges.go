@@ -63,8 +63,8 @@ func (r *rule) tables() Range {
 	return Range{schema: symbols(r.schema), table: symbols(r.table)}
 }
 
-// Everything is all tables.
-func Everything() Range {
+// everything is all tables.
+func everything() Range {
 	return Range{schema: []symbol{{kind: many}}, table: []symbol{{kind: many}}}
 }
 
@@ -124,11 +124,11 @@ func (r Range) SchemaLike() string {
 // Ranges returns what the patterns take in, without those that a later pattern takes out wholly.
 func (f *Filter) Ranges() []Range {
 	if f == nil || f.allowAll && len(f.rules) == 0 {
-		return []Range{Everything()}
+		return []Range{everything()}
 	}
 	var all []Range
 	if f.allowAll {
-		all = append(all, Everything())
+		all = append(all, everything())
 	}
 	for i := range f.rules {
 		r := f.rules[i].tables()

@@ -20,7 +20,7 @@ func TestRangeWithin(t *testing.T) {
 		in      Range
 		want    bool
 	}{
-		{"shop.*", Everything(), true}, {"*.*", One("shop", ""), false}, {"shop.*", One("shop", ""), true}, {"shop.*", One("shop", "orders"), false},
+		{"shop.*", everything(), true}, {"*.*", One("shop", ""), false}, {"shop.*", One("shop", ""), true}, {"shop.*", One("shop", "orders"), false},
 		{"shop.orders", One("shop", "orders"), true}, {"shop.orders", One("shop", "order"), false}, {"shop_1.*", LikeSchema("shop_1"), true}, {"shop_1.*", LikeSchema(`shop\_1`), true},
 		{"shopx1.*", LikeSchema(`shop\_1`), false}, {"shopx1.*", LikeSchema("shop_1"), true}, {"shop*.a", LikeSchema("shop%"), true}, {"s*p*.a", LikeSchema("s%"), true}, {"shop*.a", LikeSchema("shop_%"), false},
 		{"shop?.a", LikeSchema("shop_"), true}, {"ü.a", LikeSchema("_"), true}, {"üü.a", LikeSchema("_"), false}, {"shop?.a", LikeSchema("shop%"), true}, {"a.b", LikeSchema(`\`), false},

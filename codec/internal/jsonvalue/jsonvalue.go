@@ -7,9 +7,9 @@ import (
 	"github.com/binlogmq/binlogmq/internal/jsontext"
 )
 
-// Packed reports whether values of the column are stored packed (MariaDB's COMPRESSED), so that
+// packed reports whether values of the column are stored packed (MariaDB's COMPRESSED), so that
 // their raw bytes are not their content.
-func Packed(c *event.Column) bool {
+func packed(c *event.Column) bool {
 	return c.Type == event.TypeBlobCompressed || c.Type == event.TypeVarcharCompressed
 }
 
@@ -17,7 +17,7 @@ func Packed(c *event.Column) bool {
 func UTF8(c *event.Column) bool {
 	switch c.Charset {
 	case "utf8mb4", "utf8mb3", "utf8":
-		return !Packed(c)
+		return !packed(c)
 	}
 	return false
 }
@@ -50,7 +50,7 @@ func AppendBase64(dst []byte, v *event.Value) ([]byte, error) {
 func AppendEncoded(dst []byte, v *event.Value, encode func(dst, content []byte) []byte) ([]byte, error) {
 	switch c := v.Column(); c.Class {
 	case event.ClassVarbinary, event.ClassBlob:
-		if !Packed(c) {
+		if !packed(c) {
 			return encode(dst, v.Raw()), nil
 		}
 	}
