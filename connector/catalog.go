@@ -2,6 +2,7 @@ package connector
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -238,6 +239,7 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 	if err != nil {
 		return err
 	}
+	var doubts []doubt
 	for i := range r.rows() {
 		t := tables[named(i)]
 		if t == nil {
@@ -254,7 +256,10 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 		case "decimal", "bit":
 			c.Precision, c.Scale = r.number(i, 7), r.number(i, 8)
 		case "enum", "set":
-			c.Members = labels(&c)
+			var in []int
+			if c.Members, in = labels(&c); len(in) > 0 {
+				doubts = append(doubts, doubt{named(i), len(t.Columns), in})
+			}
 		}
 		switch r.text(i, 12) {
 		case "ROW START":
@@ -263,6 +268,11 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 			c.RowEnd = true
 		}
 		t.Columns = append(t.Columns, c)
+	}
+	for _, d := range doubts {
+		if err := k.resolve(s, d, &tables[d.table].Columns[d.column]); err != nil {
+			return err
+		}
 	}
 	if err := k.indexes(s, where, tables, memory); err != nil {
 		return err
@@ -284,27 +294,80 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 	return nil
 }
 
-// labels returns the labels of an ENUM or SET in UTF-8, nil if they cannot be read.
-func labels(c *ddl.Column) []string {
+// labels returns the labels of an ENUM or SET in UTF-8, nil if they cannot be read, and the indexes of those that may be others:
+// servers show a question mark in the place of a character that three bytes of UTF-8 cannot hold, and of a byte that is none.
+func labels(c *ddl.Column) (list []string, doubtful []int) {
 	list, ok := schema.ParseMembers(c.SQLType)
 	if !ok {
-		return nil
+		return nil, nil
 	}
+	wide := ofBytes(c) || event.Holds(c.Charset, "\U0001F600")
 	for i, l := range list {
-		if strings.Contains(l, "?") && event.Holds(c.Charset, "\U0001F600") {
-			return nil // I6: servers show a question mark in the place of a character that three bytes of UTF-8 cannot hold
+		if wide && strings.Contains(l, "?") {
+			doubtful = append(doubtful, i)
 		}
-		if isUTF8(l) {
+		if isUTF8(l) || ofBytes(c) {
 			continue
 		}
 		u, err := event.AppendUTF8(nil, c.Charset, []byte(l)) // some servers do not convert them
 		if err != nil {
-			return nil
+			return nil, nil
 		}
 		list[i] = string(u)
 	}
-	return list
+	return list, doubtful
 }
+
+// A doubt is about labels of a column, by their indexes.
+type doubt struct {
+	table  ddl.Name
+	column int
+	labels []int
+}
+
+// resolve puts in the labels as they are, or nil where the server does not tell (I6). A recursion keeps the column's type for the numbers that it
+// adds, so that they are shown as labels though no row has them.
+func (k *catalog) resolve(s *session, d doubt, c *ddl.Column) error {
+	name, shown := snapshot.Quote(c.Name), "HEX(CONVERT(l USING utf8mb4))"
+	if ofBytes(c) {
+		shown = "HEX(l)"
+	}
+	if _, err := s.query(k.ctx, "USE "+snapshot.Quote(d.table.Schema)); err != nil && serverCode(err) == 0 { // some servers take no such query without a database
+		return err
+	}
+	for part := range slices.Chunk(d.labels, 500) {
+		numbers := make([]string, len(part))
+		for i, at := range part {
+			stored := uint64(at) + 1
+			if c.DataType == "set" {
+				stored = 1 << at
+			}
+			numbers[i] = fmt.Sprintf("SELECT %d i,%d n", at+1, stored)
+		}
+		r, err := s.query(k.ctx, fmt.Sprintf("WITH RECURSIVE r(i,l) AS (SELECT 0,t.%s FROM (SELECT 1) d LEFT JOIN %s.%s t ON FALSE UNION ALL SELECT k.i,k.n FROM r JOIN (%s) k ON r.i=0) SELECT i,%s FROM r WHERE i>0",
+			name, snapshot.Quote(d.table.Schema), snapshot.Quote(d.table.Table), strings.Join(numbers, " UNION ALL "), shown))
+		switch {
+		case err != nil && serverCode(err) != 0, err == nil && r.rows() != len(part):
+			c.Members = nil // it is too old, or does not let us look
+			return nil
+		case err != nil:
+			return err
+		}
+		for i := range r.rows() {
+			label, err := hex.DecodeString(r.text(i, 1))
+			if at := int(r.number(i, 0)) - 1; err != nil || !slices.Contains(part, at) {
+				c.Members = nil
+				return nil
+			} else {
+				c.Members[at] = string(label)
+			}
+		}
+	}
+	return nil
+}
+
+// ofBytes reports whether the labels are in no character set; MySQL then names none.
+func ofBytes(c *ddl.Column) bool { return c.Charset == "" || c.Charset == "binary" }
 
 func isUTF8(s string) bool { return strings.ToValidUTF8(s, "") == s }
 

@@ -563,6 +563,8 @@ func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
 		"(a INT, `b``c` INT, `d e` VARCHAR(3) NOT NULL, PRIMARY KEY (`b``c`, `d e`))",
 		"(a INT PRIMARY KEY, b INT, c INT AS (a + 1) VIRTUAL, d INT AS (a + 2) STORED NOT NULL, UNIQUE (d))",
 		"(a INT PRIMARY KEY, e ENUM('x','y','z','u','v','w','p','q') CHARACTER SET binary, s SET('x','y','z','u') CHARACTER SET binary)",
+		"(a INT PRIMARY KEY, e ENUM('x','?','é?','u','😀','w','a😀?','q'), s SET('x','😀','?','u') CHARACTER SET utf16, f ENUM('x','?','z','u','v','w','p','q') CHARACTER SET binary)",
+		"(a INT PRIMARY KEY, e ENUM('x','?',x'3fff','u','v','w','p','q') CHARACTER SET binary)",
 		"(a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE z (b), UNIQUE y (a), UNIQUE x (c))",
 		"(a INT NOT NULL, b INT NOT NULL, UNIQUE f ((a + 1)), UNIQUE y (b))",
 		"(a INT NOT NULL, b LONGTEXT NOT NULL, c INT NOT NULL, UNIQUE (b), UNIQUE (c))",
@@ -570,6 +572,9 @@ func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
 		"(a INT NOT NULL, b INT AS (a + 1) STORED NOT NULL, c INT AS (a + 2) VIRTUAL NOT NULL, UNIQUE (c), UNIQUE (b))",
 		"(id INT, b VARCHAR(5)) /*!80030 COMMENT='without a key: $gipk' */",
 	} {
+		if strings.Contains(def, "'?'") && strings.HasPrefix(source.GetServerVersion(), "5.6") {
+			continue // nothing tells its labels
+		}
 		own := "OFF"
 		if strings.Contains(def, "$gipk") {
 			own = "ON"

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -702,6 +703,11 @@ func ParseMembers(sqlType string) ([]string, bool) {
 	b := sqlType[i+1:]
 	var out []string
 	for {
+		// MySQL shows labels of bytes so that are no text.
+		inHex := strings.HasPrefix(b, "x'")
+		if inHex {
+			b = b[1:]
+		}
 		if len(b) == 0 || b[0] != '\'' {
 			return nil, false
 		}
@@ -727,6 +733,12 @@ func ParseMembers(sqlType string) ([]string, bool) {
 		}
 		if !closed || n == len(b) {
 			return nil, false
+		}
+		if inHex {
+			var err error
+			if label, err = hex.DecodeString(string(label)); err != nil {
+				return nil, false
+			}
 		}
 		out = append(out, string(label))
 		end := b[n]

@@ -401,12 +401,13 @@ func TestSequence(t *testing.T) {
 }
 
 func TestParseMembers(t *testing.T) {
-	for in, want := range map[string]string{"enum('a')": "[a]", "set('a','b,c','it''s','')": "[a b,c it's ]", "enum('中')": "[中]", `set('back\\slash','\n\0x')`: "[back\\slash \n\x00x]"} {
+	for in, want := range map[string]string{"enum('a')": "[a]", "set('a','b,c','it''s','')": "[a b,c it's ]", "enum('中')": "[中]", `set('back\\slash','\n\0x')`: "[back\\slash \n\x00x]",
+		"enum('?',x'3fff','x')": "[? ?\xff x]"} {
 		if got, ok := ParseMembers(in); !ok || fmt.Sprint(got) != want {
 			t.Errorf("%s: %v, %v", in, got, ok)
 		}
 	}
-	for _, in := range []string{"", "enum", "enum(", "enum()", "enum('a", "enum('a'", "enum('a',)", "enum('a' 'b')"} {
+	for _, in := range []string{"", "enum", "enum(", "enum()", "enum('a", "enum('a'", "enum('a',)", "enum('a' 'b')", "enum(x)", "enum(x'3')"} {
 		if got, ok := ParseMembers(in); ok {
 			t.Errorf("%q: %q", in, got)
 		}
