@@ -316,6 +316,12 @@ func gb18030(b []byte) rune {
 	if b[2] < 0x81 || b[3] < '0' || b[3] > '9' {
 		return 0
 	}
+	switch binary.BigEndian.Uint32(b) {
+	case 0x8135f437: // the server has the table of 2005
+		return 0xe7c7
+	case 0x8431a437:
+		return utf8.RuneError
+	}
 	s, err := simplifiedchinese.GB18030.NewDecoder().Bytes(b[:4])
 	if err != nil {
 		return 0

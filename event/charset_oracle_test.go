@@ -97,7 +97,7 @@ func TestCharsetsAsServer(t *testing.T) {
 			checkCharset(t, "utf16", serverRunes(t, c, "utf16", "D83D", 2, 0xdc00, 0xdfff), false)
 			checkCharset(t, "utf32", serverRunes(t, c, "utf32", "0001", 2, 0, 0xffff), false)
 			if kind == "mysql" {
-				for _, prefix := range []string{"8130", "8136", "8230", "8431", "9030", "9439", "E332"} {
+				for _, prefix := range []string{"8130", "8135", "8136", "8230", "8431", "9030", "9439", "E332"} {
 					checkCharset(t, "gb18030", serverRunes(t, c, "gb18030", prefix, 2, 0x8130, 0xfe39), false)
 				}
 			}

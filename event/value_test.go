@@ -104,6 +104,7 @@ func TestValueText(t *testing.T) {
 		{char("ujis"), "b0a1 8eb1 8fb0a1", "亜ｱ丂"},
 		{char("euckr"), "b0a1", "가"},
 		{char("gb18030"), "8139ee39 d6d0 9439fc36 81", "㐀中😀\ufffd"},
+		{char("gb18030"), "8135f437 a8bc 8431a437", "\ue7c7ḿ\ufffd"},
 		{char("ucs2"), "006120ac", "a€"},
 		{char("utf16"), "d83dde00 d83d 0061 00", "😀\ufffda\ufffd"},
 		{char("utf16le"), "3dd800de6100", "😀a"},
