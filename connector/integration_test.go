@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/client"
+
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/event"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
@@ -56,6 +58,30 @@ func start(t *testing.T, c *Connector) event.Cursor {
 		t.Fatal(err)
 	}
 	return cur
+}
+
+// executor returns a function that runs statements on a connection.
+func executor(t *testing.T, sql *client.Conn) func(statements ...string) {
+	return func(statements ...string) {
+		t.Helper()
+		for _, q := range statements {
+			if _, err := sql.Execute(q); err != nil {
+				t.Fatalf("%.1500s: %v", q, err)
+			}
+		}
+	}
+}
+
+// account makes a user with the password "x" that is called after the database, with rights on everything, and returns its name. The user goes with the test.
+func account(t *testing.T, s *testenv.Server, db string, rights ...string) string {
+	t.Helper()
+	user := "u" + db[max(0, len(db)-10):]
+	s.Exec("CREATE USER " + user + "@'127.0.0.1' IDENTIFIED BY 'x'")
+	t.Cleanup(func() { s.Exec("DROP USER " + user + "@'127.0.0.1'") })
+	if len(rights) > 0 {
+		s.Exec("GRANT " + strings.Join(rights, ", ") + " ON *.* TO " + user + "@'127.0.0.1'")
+	}
+	return user
 }
 
 var errEnough = errors.New("enough")
@@ -660,10 +686,7 @@ func TestReadersLeaveNothing(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.MySQL(t, kind)
 			db := s.Database()
-			user := "u" + db[len(db)-8:] // whose connections are counted
-			s.Exec("CREATE USER " + user + "@'127.0.0.1' IDENTIFIED BY 'x'")
-			s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO " + user + "@'127.0.0.1'")
-			t.Cleanup(func() { s.Exec("DROP USER " + user + "@'127.0.0.1'") })
+			user := account(t, s, db, "REPLICATION SLAVE", "REPLICATION CLIENT", "SELECT") // whose connections are counted
 			con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password = user, "x" }, db+".*")
 			from := start(t, con)
 			s.Exec("CREATE TABLE " + db + ".t (id INT PRIMARY KEY)")
@@ -870,10 +893,7 @@ func TestPatternsThatMeetNothing(t *testing.T) {
 			if versioned {
 				s.Exec("CREATE TABLE " + db + ".history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
 			}
-			blind := "u" + db[len(db)-8:]
-			s.Exec("CREATE USER " + blind + "@'127.0.0.1' IDENTIFIED BY 'x'")
-			s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO " + blind + "@'127.0.0.1'")
-			t.Cleanup(func() { s.Exec("DROP USER " + blind + "@'127.0.0.1'") })
+			blind := account(t, s, db, "REPLICATION SLAVE", "REPLICATION CLIENT")
 			for _, c := range []struct {
 				patterns []string
 				blind    bool

@@ -195,12 +195,7 @@ func TestNamelessBacklog(t *testing.T) {
 			s, db := nameless(t, k.kind, k.options)
 			sql := s.Connect(db)
 			defer func() { _ = sql.Close() }()
-			exec := func(q string) {
-				t.Helper()
-				if _, err := sql.Execute(q); err != nil {
-					t.Fatalf("%s: %v", q, err)
-				}
-			}
+			exec := executor(t, sql)
 			exec("SET NAMES utf8")
 			exec("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(10) CHARACTER SET utf8, n INT)")
 			exec("CREATE TABLE quiet (a INT, b INT)")
@@ -315,14 +310,7 @@ func TestNamelessStops(t *testing.T) {
 			s, db := nameless(t, k.kind, k.options)
 			sql := s.Connect(db)
 			defer func() { _ = sql.Close() }()
-			exec := func(qs ...string) {
-				t.Helper()
-				for _, q := range qs {
-					if _, err := sql.Execute(q); err != nil {
-						t.Fatalf("%s: %v", q, err)
-					}
-				}
-			}
+			exec := executor(t, sql)
 			exec("CREATE TABLE kept (a INT, b INT)", "CREATE TABLE altered (a INT, b INT)")
 			logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 			with := func(h *schema.History, tables ...string) *Connector {
@@ -393,11 +381,7 @@ func TestNamelessTypes(t *testing.T) {
 				" f SET('p','q'), g DATETIME(3), h TIMESTAMP NULL, i BINARY(2), j VARBINARY(9), k LONGBLOB, l BIT(9), m YEAR, n MEDIUMINT, o DOUBLE, p FLOAT, q TIME(2), r DATE, s CHAR(200) CHARACTER SET utf8, w SMALLINT, PRIMARY KEY (n, id))"
 			insert := "INSERT INTO t VALUES (18446744073709551615,1,'é','ß',1.5,'ÿ','p,q','2026-01-02 03:04:05.678','2026-01-02 03:04:05','ab','cd','ef',5,2026,-5,1.5,2.5,'-01:02:03.04','2026-01-02','ß',-3)"
 			want := "i t: id=18446744073709551615 a=1 b=é c=ß d=1.500 e=ÿ f=p,q g=2026-01-02 03:04:05.678 h=2026-01-02 03:04:05 i=ab j=cd k=ef l=5 m=2026 n=-5 o=1.5 p=2.5 q=-01:02:03.04 r=2026-01-02 s=ß w=-3"
-			exec := func(q string) {
-				if _, err := sql.Execute(q); err != nil {
-					t.Fatal(err)
-				}
-			}
+			exec := executor(t, sql)
 			exec("SET NAMES utf8")
 			exec("SET time_zone='+00:00'")
 			exec(define)

@@ -21,14 +21,7 @@ func TestNamelessLogBegunAnew(t *testing.T) {
 			s, db := nameless(t, k.kind, k.options)
 			sql := s.Connect(db)
 			defer func() { _ = sql.Close() }()
-			exec := func(qs ...string) {
-				t.Helper()
-				for _, q := range qs {
-					if _, err := sql.Execute(q); err != nil {
-						t.Fatalf("%s: %v", q, err)
-					}
-				}
-			}
+			exec := executor(t, sql)
 			reset := "RESET BINARY LOGS AND GTIDS"
 			if s.MariaDB() {
 				reset = "RESET MASTER"

@@ -17,9 +17,7 @@ func TestSnapshotBeforeGrantsI3(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.MySQL(t, kind)
 			db := s.Database()
-			user := "v" + db[max(0, len(db)-10):]
-			s.Exec("CREATE USER " + user + "@'127.0.0.1' IDENTIFIED BY 'x'")
-			t.Cleanup(func() { s.Exec("DROP USER " + user + "@'127.0.0.1'") })
+			user := account(t, s, db)
 			s.Exec("CREATE TABLE `" + db + "`.a (id INT PRIMARY KEY)")
 			s.Exec("CREATE TABLE `" + db + "`.b (id INT PRIMARY KEY)")
 			log := snapshot.NewLog(nil)

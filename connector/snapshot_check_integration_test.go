@@ -18,10 +18,7 @@ func TestCheckSnapshots(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.MySQL(t, kind)
 			db := s.Database()
-			user := "u" + db[max(0, len(db)-10):]
-			s.Exec("CREATE USER " + user + "@'127.0.0.1' IDENTIFIED BY 'x'")
-			t.Cleanup(func() { s.Exec("DROP USER " + user + "@'127.0.0.1'") })
-			s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO " + user + "@'127.0.0.1'")
+			user := account(t, s, db, "REPLICATION SLAVE", "REPLICATION CLIENT")
 			if s.MariaDB() {
 				s.Exec("GRANT REPLICATION SLAVE ADMIN, BINLOG MONITOR ON *.* TO " + user + "@'127.0.0.1'")
 			}

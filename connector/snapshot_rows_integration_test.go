@@ -364,12 +364,7 @@ func TestRowsAsLogged(t *testing.T) {
 func rowsAsLogged(t *testing.T, s *testenv.Server, change func(*Options)) {
 	u := newRowSuite(t, s, change)
 	source := s.Connect("")
-	exec := func(q string) {
-		t.Helper()
-		if _, err := source.Execute(q); err != nil {
-			t.Fatalf("%v\n%.1500s", err, q)
-		}
-	}
+	exec := executor(t, source)
 	for _, q := range sqlvalues.Session(s.Kind) {
 		exec(q)
 	}

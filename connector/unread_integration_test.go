@@ -35,14 +35,7 @@ func TestUnreadTables(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s, db := nameless(t, kind, nil)
 			sql := s.Connect(db)
-			exec := func(qs ...string) {
-				t.Helper()
-				for _, q := range qs {
-					if _, err := sql.Execute(q); err != nil {
-						t.Fatalf("%s: %v", q, err)
-					}
-				}
-			}
+			exec := executor(t, sql)
 			box := &drawer{}
 			connect := func(pass bool) *Connector {
 				return newConnectorWith(t, s, func(o *Options) { o.History, o.PassTables = schema.NewHistory(box), pass }, db+".*")
@@ -113,14 +106,7 @@ func TestUnreadTables(t *testing.T) {
 func TestUnreadTableBecomesReadable(t *testing.T) {
 	s, db := nameless(t, "mariadb102", nil)
 	sql := s.Connect(db)
-	exec := func(qs ...string) {
-		t.Helper()
-		for _, q := range qs {
-			if _, err := sql.Execute(q); err != nil {
-				t.Fatalf("%s: %v", q, err)
-			}
-		}
-	}
+	exec := executor(t, sql)
 	user := db + "u"
 	exec("CREATE TABLE good (a INT)", "CREATE TABLE hidden (a INT)", "CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'",
 		"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO "+user+"@'%'", "GRANT SELECT ON "+db+".good TO "+user+"@'%'")

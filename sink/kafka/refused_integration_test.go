@@ -19,44 +19,37 @@ func TestRefusedAndKilled(t *testing.T) {
 	ctx := ctxFor(t, patience)
 	topic := k.Topic(2) // all goes to the first partition
 	o := Options{Brokers: k.Bootstrap, RequestsInFlight: 5, BatchBytes: 1024}
-	messages := func(f *fates, first, n int) []sink.Message {
-		msgs := numbered(f, topic, 1, first, n)
+	// publish waits for the fates of n messages, of which so many are to be done.
+	publish := func(s *Sink, first, n, done int) {
+		t.Helper()
+		var f fates
+		msgs := numbered(&f, topic, 1, first, n)
 		for i := range msgs {
 			if s := msgs[i].Sequence; s == 5 || s == 12 {
 				msgs[i].Value = append(msgs[i].Value, bytes.Repeat([]byte(" "), 60_000)...)
 			}
 		}
-		return msgs
+		if _, err := s.Publish(ctx, msgs); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if ok, errs := f.count(); ok != done {
+			t.Fatalf("%d done: %v", ok, errs)
+		}
 	}
 	s := newSequenced(t, o, nil, sink.Same)
 	if _, err := s.Partitions(ctx, topic); err != nil {
 		t.Fatal(err)
 	}
-	var f fates
-	if _, err := s.Publish(ctx, messages(&f, 0, 12)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if ok, errs := f.count(); ok != 12 {
-		t.Fatalf("%d done: %v", ok, errs)
-	}
+	publish(s, 0, 12, 12)
 	s.Acknowledge(s.Mark())
 	state := s.AppendState(nil)
 	if err := limit(ctx, k, topic, 20000, 40_000); err != nil {
 		t.Fatal(err)
 	}
-	var g fates
-	if _, err := s.Publish(ctx, messages(&g, 12, 188)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if ok, errs := g.count(); ok != 0 {
-		t.Fatalf("%d done: %v", ok, errs)
-	}
+	publish(s, 12, 188, 0)
 	if err := s.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -71,16 +64,7 @@ func TestRefusedAndKilled(t *testing.T) {
 	if _, err := s.Partitions(ctx, topic); err != nil {
 		t.Fatal(err)
 	}
-	var h fates
-	if _, err := s.Publish(ctx, messages(&h, 12, 188)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if ok, errs := h.count(); ok != 188 {
-		t.Fatalf("%d done: %v", ok, errs)
-	}
+	publish(s, 12, 188, 188)
 	for i, r := range readPartition(t, k.Bootstrap, topic, 0) {
 		if string(r.Key) != fmt.Sprintf("key-%d", i) {
 			t.Fatalf("record %d has %s", i, r.Key)
