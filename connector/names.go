@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"time"
 
@@ -168,11 +167,8 @@ func (n *names) scan(from, to event.Position, tell func(*binlog.Statement) error
 	})
 	defer m.Close()
 	for {
-		raw, err := stream.Next()
+		raw, err := next(stream)
 		if err != nil {
-			if err == io.EOF {
-				err = errors.New("the source closed the connection")
-			}
 			return err
 		}
 		if err := m.Feed(&raw); err != nil {

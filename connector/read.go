@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -276,7 +275,7 @@ func (r *reader) attempt(ctx context.Context) error {
 		if err := log.Load(ctx); err != nil {
 			return &keepError{c.stopOf(err)}
 		}
-		if log.Lacks(r.ordinal) {
+		if log.Lacks(r.ordinal) { // a program asks before it reads, too, and names the cursor; chunks may have been deleted since, and others use this package
 			return r.missed(fmt.Errorf("%w: rows behind ordinal %d, which all had passed, are deleted", snapshot.ErrMissed, r.ordinal))
 		}
 	}
@@ -401,10 +400,7 @@ func (r *reader) follow(ctx context.Context, stream *binlog.Stream, m *binlog.Ma
 			r.passing.due()
 		}
 		var err error
-		if raw, err = stream.Next(); err != nil {
-			if err == io.EOF {
-				err = errors.New("the source closed the connection")
-			}
+		if raw, err = next(stream); err != nil {
 			return r.located(m, err)
 		}
 		r.stalled = false

@@ -452,11 +452,8 @@ func (c *Connector) skipTo(stream *binlog.Stream, file string, offset uint64) er
 	m := c.scanner(event.Position{File: file, Offset: 4}, func(*event.Event) error { return nil })
 	defer m.Close()
 	for {
-		raw, err := stream.Next()
+		raw, err := next(stream)
 		if err != nil {
-			if err == io.EOF {
-				err = errors.New("the source closed the connection")
-			}
 			return err
 		}
 		if err := m.Feed(&raw); err != nil {
@@ -470,4 +467,13 @@ func (c *Connector) skipTo(stream *binlog.Stream, file string, offset uint64) er
 			return c.stop(fmt.Sprintf("no transaction ends at %s:%d", file, offset), "set a new position with: binlogmq cursor set", nil)
 		}
 	}
+}
+
+// next returns the next event of a dump. That there is none is an error.
+func next(stream *binlog.Stream) (binlog.Raw, error) {
+	raw, err := stream.Next()
+	if err == io.EOF {
+		err = errors.New("the source closed the connection")
+	}
+	return raw, err
 }

@@ -20,7 +20,6 @@ const (
 	CodeNotAllowed        = 22 // for a message: larger than the topic's own limit
 	CodeProducerFenced    = 25
 	codeOfOurOwn          = -1
-	epochMoved            = "opic epoch has already moved" // AbstractTopic.incrementTopicEpochIfNeeded
 	heldBy                = "existing exclusive producer: "
 	limitRemedy           = "raise the topic's own limit (pulsar-admin topicPolicies set-max-message-size) or the broker's maxMessageSize"
 	forgottenRemedy       = "was the topic deleted and made again, or deduplication switched off, or was this producer away for longer than brokerDeduplicationProducerInactivityTimeoutMinutes?"
@@ -73,13 +72,6 @@ func Code(err error) int {
 		return e.Code
 	}
 	return -1
-}
-
-// Displaced tells that another producer has had the topic since we had it: what
-// holds it is no ghost of our own.
-func Displaced(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == CodeProducerFenced && strings.Contains(e.Message, epochMoved)
 }
 
 // Refused tells that the broker will never take the message as it is.
