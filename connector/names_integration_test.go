@@ -255,6 +255,33 @@ func TestNamelessBacklog(t *testing.T) {
 	}
 }
 
+// I6: what a first start in the past reads of tables that were made, altered and dropped since has the names of each place: nothing but the character set
+// of their database is not in the log.
+func TestNamelessPast(t *testing.T) {
+	for _, kind := range []string{"mysql56", "mariadb102"} {
+		t.Run(kind, func(t *testing.T) {
+			s, db := nameless(t, kind, nil)
+			sql := s.Connect(db)
+			defer func() { _ = sql.Close() }()
+			from := start(t, newConnector(t, s, "latest", db+".*"))
+			for _, q := range []string{
+				"SET NAMES utf8", "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(10), note TEXT)", "INSERT INTO p VALUES (1, 'a', 'b')", "ALTER TABLE p MODIFY note TEXT AFTER id, ADD more CHAR(3) FIRST",
+				"INSERT INTO p VALUES ('c', 2, 'd', 'e')", "ALTER TABLE p CHANGE name note TEXT, CHANGE note name VARCHAR(20)", "INSERT INTO p VALUES ('f', 3, 'g', 'h')", "CREATE TABLE q LIKE p",
+				"RENAME TABLE p TO r, q TO p", "INSERT INTO p VALUES ('i', 4, 'j', 'k')", "DROP TABLE p, r", "CREATE TABLE ended (id INT)",
+			} {
+				if _, err := sql.Execute(q); err != nil {
+					t.Fatalf("%s: %v", q, err)
+				}
+			}
+			con := newConnectorWith(t, s, func(o *Options) { o.History = schema.NewHistory(&drawer{}) }, db+".*")
+			want := "i p: id=1 name=a note=b\ni p: more=c id=2 note=d name=e\ni p: more=f id=3 name=g note=h\ni p: more=i id=4 name=j note=k"
+			if got := strings.Join(rowLines(t, readUntil(t, con, from, marker("ended"))), "\n"); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
 // stand moves a cursor to the last transaction end.
 func stand(c *event.Cursor, es []*event.Event) {
 	for _, e := range es {
