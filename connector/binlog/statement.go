@@ -45,7 +45,7 @@ const (
 )
 
 // lexer walks over the tokens of a statement, without comments. It knows as
-// much of SQL as every server version agrees on.
+// much of SQL as every server version agrees on; package ddl's reads as one version does.
 type lexer struct {
 	b     []byte
 	mode  uint64 // sql_mode of the session that ran the statement

@@ -41,7 +41,9 @@ func (t token) damaged() bool {
 // maxTokens bounds the memory that a statement takes; beyond it nothing is understood.
 const maxTokens = 1 << 19
 
-// lexer splits a statement into tokens, without comments.
+// lexer splits a statement into tokens, without comments, as the very server does that has run it, and gives up where that is not certain (I6). Package
+// binlog's lexer looks for what any server may take for a statement or a secret: there comments with text to be executed always are, whatever their
+// version, nothing is an error, and nothing is unescaped. So they are two.
 type lexer struct {
 	s    string
 	i    int
