@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
@@ -223,7 +224,7 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 		switch kind := r.text(i, 2); kind {
 		case "BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE":
 			versioned := kind == "SYSTEM VERSIONED"
-			tables[named(i)] = &ddl.Table{Charset: ddl.CharsetOf(r.text(i, 3)), Versioned: versioned, RowTimes: versioned}
+			tables[named(i)] = &ddl.Table{Charset: ddl.CharsetOf(r.text(i, 3)), InnoDB: r.text(i, 4) == "InnoDB", Versioned: versioned, RowTimes: versioned}
 			memory[named(i)] = r.text(i, 4) == "MEMORY"
 		}
 	}
@@ -342,7 +343,7 @@ func (k *catalog) resolve(s *session, d doubt, c *ddl.Column) error {
 			if c.DataType == "set" {
 				stored = 1 << at
 			}
-			numbers[i] = fmt.Sprintf("SELECT %d i,%d n", at+1, stored)
+			numbers[i] = fmt.Sprintf("SELECT %d i,CAST(%d AS UNSIGNED) n", at+1, stored) // else a DECIMAL, which has no room for the last of 64
 		}
 		r, err := s.query(k.ctx, fmt.Sprintf("WITH RECURSIVE r(i,l) AS (SELECT 0,t.%s FROM (SELECT 1) d LEFT JOIN %s.%s t ON FALSE UNION ALL SELECT k.i,k.n FROM r JOIN (%s) k ON r.i=0) SELECT i,%s FROM r WHERE i>0",
 			name, snapshot.Quote(d.table.Schema), snapshot.Quote(d.table.Table), strings.Join(numbers, " UNION ALL "), shown))
@@ -355,15 +356,27 @@ func (k *catalog) resolve(s *session, d doubt, c *ddl.Column) error {
 		}
 		for i := range r.rows() {
 			label, err := hex.DecodeString(r.text(i, 1))
-			if at := int(r.number(i, 0)) - 1; err != nil || !slices.Contains(part, at) {
-				c.Members = nil
+			at := int(r.number(i, 0)) - 1
+			if err != nil || !slices.Contains(part, at) || !shownAs(string(label), c.Members[at], ofBytes(c)) {
+				c.Members = nil // MariaDB from 10.3 on gives a SET a byte there, which is not enough for more than eight labels
 				return nil
-			} else {
-				c.Members[at] = string(label)
 			}
+			c.Members[at] = string(label)
 		}
 	}
 	return nil
+}
+
+// shownAs reports whether information_schema shows a label so: with question marks in the place of what it cannot show.
+func shownAs(label, shown string, ofBytes bool) bool {
+	if ofBytes {
+		same := len(label) == len(shown)
+		for i := 0; same && i < len(label); i++ {
+			same = label[i] == shown[i] || shown[i] == '?' && label[i] >= utf8.RuneSelf
+		}
+		return same
+	}
+	return slices.EqualFunc([]rune(label), []rune(shown), func(a, b rune) bool { return a == b || b == '?' && a > 0xffff })
 }
 
 // ofBytes reports whether the labels are in no character set; MySQL then names none.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -390,6 +391,7 @@ func (a *applier) definition(n Name) (State, *Table) {
 		}
 	}
 	e.table.Charset, _ = a.charsetOption(&parser{t: options}, a.schemaCharset(n.Schema), a.schemaCharset(n.Schema))
+	e.table.InnoDB = strings.EqualFold(cmp.Or(engine(options), "InnoDB"), "InnoDB")
 	for _, c := range clauses(inner) {
 		if !e.element(c, false) {
 			return Unknown, nil
@@ -692,6 +694,7 @@ type editor struct {
 	open   bool // table and hidden are apart
 	gipk   bool // its first column is the primary key that MySQL made for it, which stays the first
 	hidden []Column
+	unique [][]token    // parts of new unique keys
 	fresh  []definition // new and changed columns, in the order of the clauses
 	old    []string     // the column that each of fresh takes the place of; "" for new ones
 	drop   map[string]bool
@@ -748,6 +751,9 @@ func (e *editor) add(d definition, old string) {
 	e.begin()
 	if d.primary {
 		e.pk = append(e.pk, d.Name)
+	}
+	if d.unique {
+		e.unique = append(e.unique, []token{{quoted, d.Name}})
 	}
 	if d.rowStart {
 		e.rowTimes, e.table.RowTimes = true, false
@@ -850,10 +856,9 @@ func (e *editor) index(name string, parts []token, unique bool) bool {
 			e.hidden = append(e.hidden, Column{Name: HiddenName(name, i), Hidden: name, Invisible: true, AsLogged: true})
 			continue
 		}
-		prefix := len(part) > 1 && part[1].kind == sign && part[1].s == "("
-		if unique && e.a.srv.MariaDB && !prefix && e.long(part[0].s) {
-			return false // MariaDB keeps its hash in a hidden column
-		}
+	}
+	if unique {
+		e.unique = append(e.unique, parts)
 	}
 	return true
 }
@@ -876,22 +881,47 @@ func (e *editor) unnamed() string {
 	}
 }
 
-// long reports whether a unique index on the whole column may be too long for a usual one.
-func (e *editor) long(column string) bool {
-	is := func(c *Column) bool {
-		return strings.EqualFold(c.Name, column) && (strings.HasSuffix(c.DataType, "text") || strings.HasSuffix(c.DataType, "blob") || c.Octets > 767)
+// hashed reports whether MariaDB may make a unique key of these parts by hash, for which it keeps a hidden column.
+func (e *editor) hashed(parts []token, list []Column) bool {
+	octets, most := uint64(0), uint64(767)
+	if e.table.InnoDB {
+		most = 3072
 	}
-	for i := range e.table.Columns {
-		if is(&e.table.Columns[i]) {
+	for _, part := range clauses(parts) {
+		if len(part) > 2 && part[1].kind == sign && part[1].s == "(" { // a prefix
+			n, err := strconv.ParseUint(part[2].s, 10, 16)
+			if err != nil {
+				return true
+			}
+			octets += 4 * n
+			continue
+		}
+		i := slices.IndexFunc(list, func(c Column) bool { return len(part) > 0 && strings.EqualFold(c.Name, part[0].s) })
+		switch {
+		case i < 0, strings.HasSuffix(list[i].DataType, "text"), strings.HasSuffix(list[i].DataType, "blob"):
 			return true
+		case list[i].Octets > 0:
+			octets += list[i].Octets
+		default:
+			octets += 32 // no other type takes more
 		}
 	}
-	for i := range e.fresh {
-		if is(&e.fresh[i].Column) {
-			return true
+	return octets > most
+}
+
+// engine returns the engine that options give, "" where they give none.
+func engine(options []token) string {
+	p := parser{t: options}
+	for !p.done() {
+		if p.word("ENGINE") {
+			p.sign("=")
+			return p.next().s
+		}
+		if _, ok := p.parens(); !ok {
+			p.next()
 		}
 	}
-	return false
+	return ""
 }
 
 func (e *editor) dropIndex(name string) bool {
@@ -935,6 +965,12 @@ func (e *editor) alter(list [][]token) bool {
 		}
 		if set, found := e.a.charsetOption(&p, "", e.a.schemaCharset(e.schema)); found {
 			e.table.Charset, given = set, set
+		}
+		if name := engine(c); name != "" {
+			was := e.table.InnoDB
+			if e.table.InnoDB = strings.EqualFold(name, "InnoDB"); was && !e.table.InnoDB && e.a.srv.MariaDB && slices.ContainsFunc(e.table.Columns, func(c Column) bool { return c.Octets > 767 }) {
+				return false // its unique keys may be too long for another engine
+			}
 		}
 	}
 	if converted != "" && given != "" && given != converted {
@@ -1316,7 +1352,7 @@ func (e *editor) finish() bool {
 			return false
 		}
 	}
-	if len(list) == 0 || len(list) > 4096 {
+	if len(list) == 0 || len(list) > 4096 || e.a.srv.MariaDB && slices.ContainsFunc(e.unique, func(parts []token) bool { return e.hashed(parts, list) }) {
 		return false
 	}
 	t.Columns = append(list, e.hidden...)

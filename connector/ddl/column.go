@@ -13,6 +13,7 @@ import (
 type definition struct {
 	Column
 	primary  bool
+	unique   bool
 	rowStart bool // MariaDB: AS ROW START
 	versions bool // MariaDB: WITH SYSTEM VERSIONING, which one column needs for the table to be so
 	first    bool
@@ -482,7 +483,7 @@ func (r *reader) attributes(d *definition) bool {
 			d.primary = true
 		case "UNIQUE":
 			p.word("KEY")
-			ok = !r.hashes(d) // MariaDB keeps a hidden column then
+			d.unique = true
 		case "COMMENT":
 			ok = p.next().kind == text
 		case "COLLATE":
@@ -560,11 +561,6 @@ func (r *reader) jsonCheck(d *definition, check []token) bool {
 		return false
 	}
 	return check[2].kind != text && strings.EqualFold(check[2].s, d.Name)
-}
-
-// hashes reports whether MariaDB makes a unique key of the column by hash.
-func (r *reader) hashes(d *definition) bool {
-	return r.srv.MariaDB && (strings.HasSuffix(d.DataType, "text") || strings.HasSuffix(d.DataType, "blob") || d.chars > 255)
 }
 
 // afterExpression are the words that end a default without parentheses.

@@ -97,6 +97,26 @@ func TestTemporaryTables(t *testing.T) {
 	}
 }
 
+// I6: MariaDB makes long unique keys by hash, with a hidden column that statements do not tell.
+func TestUniqueKeys(t *testing.T) {
+	for sql, known := range map[string]bool{
+		"CREATE TABLE n (a VARCHAR(255) UNIQUE)": true, "CREATE TABLE n (a VARCHAR(768), UNIQUE KEY (a))": true, "CREATE TABLE n (UNIQUE KEY (a), a VARCHAR(769))": false,
+		"CREATE TABLE n (UNIQUE (a), a TEXT)": false, "CREATE TABLE n (UNIQUE (a(100)), a TEXT)": true, "CREATE TABLE n (UNIQUE (a(769)), a TEXT)": false, "CREATE TABLE n (a BLOB UNIQUE)": false,
+		"CREATE TABLE n (a VARCHAR(255) UNIQUE) COMMENT='ENGINE=MyISAM'": true, "CREATE TABLE n (a VARCHAR(255) UNIQUE) ENGINE MyISAM": false, "CREATE TABLE n (a VARCHAR(255) UNIQUE) ENGINE='innodb'": true,
+		"CREATE TABLE n (a VARCHAR(400), b VARCHAR(300), UNIQUE (a, b))": true, "CREATE TABLE n (a VARCHAR(400), b VARCHAR(400), UNIQUE (a, b))": false, "CREATE TABLE n (a INT, b UUID, UNIQUE (a, b) USING HASH)": false,
+		"ALTER TABLE i ADD UNIQUE (a)": true, "ALTER TABLE i ADD UNIQUE (a), ENGINE=Aria": false, "ALTER TABLE i ENGINE=Aria": false, "ALTER TABLE i ENGINE=InnoDB, CHANGE a b TEXT, ADD UNIQUE (b)": false,
+		"CREATE UNIQUE INDEX u ON i (a)": true, "CREATE UNIQUE INDEX u ON m (a)": false, "CREATE INDEX u ON m (a)": true,
+	} {
+		long := Column{Name: "a", DataType: "varchar", SQLType: "varchar(255)", Charset: "utf8mb4", Octets: 1020, Nullable: true}
+		w := shop()
+		w[Name{"shop", "i"}], w[Name{"shop", "m"}] = &Table{InnoDB: true, Columns: []Column{long}}, &Table{Columns: []Column{long}}
+		changes := Apply(&Statement{Text: sql, Schema: "shop"}, Server{MariaDB: true, Version: 101106}, w)
+		if len(changes) != 1 || (changes[0].State == Known) != known {
+			t.Errorf("%s: %s", sql, brief(changes))
+		}
+	}
+}
+
 // I6: a statement may be logged that has failed halfway: MariaDB's CREATE OR REPLACE has dropped the old table by then.
 func TestFailedStatements(t *testing.T) {
 	for _, c := range []struct {

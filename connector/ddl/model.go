@@ -81,6 +81,7 @@ type Column struct {
 type Table struct {
 	Charset   string   `json:"charset,omitempty"` // default for new columns; "" when not known
 	Columns   []Column `json:"columns,omitempty"`
+	InnoDB    bool     `json:"innodb,omitempty"`    // its engine is InnoDB
 	Versioned bool     `json:"versioned,omitempty"` // MariaDB: WITH SYSTEM VERSIONING
 	RowTimes  bool     `json:"row_times,omitempty"` // the last two columns are those that system versioning adds by itself
 }
