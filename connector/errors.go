@@ -81,6 +81,7 @@ const (
 	errSameID        = 4052 // MariaDB: another replica of our server id has come
 	errBinlogOff     = 1381
 	errNoSuchReplica = 1198
+	errInsecure      = 3159 // require_secure_transport is on
 )
 
 // judge decides whether an error of the source ends Read (then it becomes a *StopError) or is
@@ -106,7 +107,13 @@ func (c *Connector) judge(err error) error {
 	}
 	switch code {
 	case mysql.ER_ACCESS_DENIED_ERROR, 1698, 1862, 3118: // wrong, no, expired password; account locked
-		return c.stop("the source refuses the login of user "+c.opt.User, "check user, password and host of the account", err)
+		remedy := "check user, password and host of the account"
+		if c.opt.TLS == nil {
+			remedy += ", and whether it must encrypt (REQUIRE SSL): source.tls"
+		}
+		return c.stop("the source refuses the login of user "+c.opt.User, remedy, err)
+	case errInsecure:
+		return c.stop("the source takes encrypted connections only", "set source.tls, with ca where its certificate is signed by an authority of your own", err)
 	case mysql.ER_HOST_NOT_PRIVILEGED:
 		return c.stop("the source has no account for user "+c.opt.User+" from this host", "create one, or correct its host part", err)
 	case mysql.ER_HOST_IS_BLOCKED:

@@ -36,6 +36,39 @@ func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
 	return out, nil
 }
 
+// Unmet returns the patterns of some lists, each as Options.Tables has one, that are about no captured table that exists now and that the user may see; none
+// where no table is captured, of which [Connector.Check] tells.
+func (c *Connector) Unmet(ctx context.Context, lists ...[]string) (patterns []string, err error) {
+	s, sv, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	all, err := s.tableNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tables := c.tables(sv)
+	captured := func(yield func(string, string) bool) {
+		for schema, table := range all {
+			if tables.Match(schema, table) && !yield(schema, table) {
+				return
+			}
+		}
+	}
+	for range captured {
+		for _, list := range lists {
+			f, err := tablefilter.New(list)
+			if err != nil {
+				return nil, err
+			}
+			patterns = append(patterns, f.For(sv.caseless()).Unmet(captured)...)
+		}
+		break
+	}
+	return patterns, nil
+}
+
 // tableNames lists all tables that the user may see, by schema and name.
 func (s *session) tableNames(ctx context.Context) (iter.Seq2[string, string], error) {
 	r, err := s.query(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED') ORDER BY 1, 2")

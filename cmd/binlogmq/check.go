@@ -57,6 +57,7 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 		d := &cfg.Destinations[i]
 		c.section("destination %s: source %s", d.Name, strings.Join(d.Source.Address, ", "))
 		var tables []connector.TableName
+		listed := false
 		src, err := newConnector(d, known{}, log)
 		if err != nil {
 			c.add(sink.Finding{Severity: sink.SeverityError, What: err.Error()})
@@ -64,7 +65,9 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 			c.within(ctx, func(ctx context.Context) {
 				c.source(src.Check(ctx))
 				// Without them topics that tables name cannot be looked at; why there are none is told above.
-				tables, _ = src.Tables(ctx, mostTables)
+				var err error
+				tables, err = src.Tables(ctx, mostTables)
+				listed = err == nil
 			})
 			if d.Snapshots() {
 				c.within(ctx, func(ctx context.Context) { c.snapshots(ctx, d, src) })
@@ -79,6 +82,9 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 			s := &d.Sinks[j]
 			name, _ := kind(s)
 			c.section("destination %s: sink %s (%s)", d.Name, s.Name, name)
+			if listed && len(s.Tables)+len(s.KeyColumns) > 0 {
+				c.within(ctx, func(ctx context.Context) { c.patterns(ctx, src, s) })
+			}
 			clean := leaveNoFile(s)
 			k, err := newSink(cfg.Deployment, d.Name, s, nil, log)
 			if errors.Is(err, filesink.ErrInUse) {
@@ -117,6 +123,19 @@ func checkCommand(ctx context.Context, args []string, out, errs io.Writer) error
 		return errReported
 	}
 	return nil
+}
+
+// patterns looks for patterns of a sink that are about no table: what they are for happens to none, and nothing fails.
+func (c *checker) patterns(ctx context.Context, src *connector.Connector, s *config.Sink) {
+	lists := [][]string{s.Tables}
+	for _, k := range s.KeyColumns {
+		lists = append(lists, []string{k.Table})
+	}
+	unmet, _ := src.Unmet(ctx, lists...) // why it cannot be asked is told of the source
+	for _, p := range unmet {
+		c.add(sink.Finding{Severity: sink.SeverityWarning, What: fmt.Sprintf("tables or key_columns: %s is about no captured table that is there", p),
+			Remedy: "correct it, unless such tables are still to come"})
+	}
 }
 
 // leaveNoFile returns what removes the file that a file sink makes just by being

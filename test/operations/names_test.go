@@ -33,6 +33,17 @@ func TestNamesInAnyCase(t *testing.T) {
 	settled(t, db, p)
 	r := command(t, patience, "", "check", "-c", writeFile(t, config))
 	neat(t, r.out)
+	if strings.Contains(r.out, "is about no") {
+		t.Errorf("a pattern meets nothing:\n%s", r.out)
+	}
+	// What is mistaken meets nothing, and says so: a table that is not there, and one that the destination excludes.
+	r = command(t, patience, "", "check", "-c", writeFile(t, strings.NewReplacer(`"!ShopDB.TMP_*"`, `"!ShopDB.TMP_*", "Shop.*"`, `"SHOPDB.O*"`, `"SHOPDB.O*", "ShopDB.Gone"`,
+		`key_columns: [`, `key_columns: [{ table: "shopdb.tmp_1", columns: [ID] }, `).Replace(config)))
+	neat(t, r.out)
+	holds(t, "check", r.out, "tables: Shop.* is about no table that is there", "tables or key_columns: ShopDB.Gone is about no captured table", "tables or key_columns: shopdb.tmp_1 is about no captured table")
+	if n := strings.Count(r.out, "is about no"); n != 3 {
+		t.Errorf("%d patterns that meet nothing:\n%s", n, r.out)
+	}
 	p.Stop()
 	var got []string
 	for _, line := range append(s.rows(t, "orders"), s.rows(t, "other")...) {
