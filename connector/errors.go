@@ -131,6 +131,15 @@ func (c *Connector) judge(err error) error {
 		case strings.Contains(message, "not in the master's binlog"), strings.Contains(message, "impossible position"), strings.Contains(message, "exceeds"):
 			return c.gone(event.ErrNoPosition, "the source does not have the position from which reading goes on: it lost transactions or is another server",
 				"point the address to the right server, or compare the tables and set a new position with: binlogmq cursor set", err)
+		case strings.Contains(message, "AUTO_POSITION = 1"):
+			return c.stop("the source's log goes on with transactions without GTIDs: its gtid_mode was switched",
+				"they can be read by file and offset only: set a position where the last transaction with a GTID ends, by FILE:OFFSET, with: binlogmq cursor set", err)
+		case strings.Contains(message, "Cannot replicate anonymous transaction"):
+			return c.stop("the source does not send transactions without GTIDs that have not been read yet, as its gtid_mode is ON",
+				"run on the source: SET GLOBAL gtid_mode=ON_PERMISSIVE, and set it back to ON when they are read; or set a position behind them with: binlogmq cursor set", err)
+		case strings.Contains(message, "Cannot replicate GTID-transaction"):
+			return c.stop("the source does not send transactions with GTIDs that have not been read yet, as its gtid_mode is OFF",
+				"run on the source: SET GLOBAL gtid_mode=OFF_PERMISSIVE, and set it back to OFF when they are read; or set a position behind them with: binlogmq cursor set", err)
 		case strings.Contains(message, "Binary log is not open"):
 			return c.stop("the source's binary log is off", "set log_bin in its option file and restart it", err)
 		}

@@ -286,6 +286,19 @@ func TestReplay(t *testing.T) {
 			if ends < 10 {
 				t.Errorf("only %d transactions", ends)
 			}
+			// The start of a file has a set, too, and is the end of the file before.
+			for _, l := range s.Query("SHOW BINARY LOGS") {
+				before := from.Position.GTIDs.Clone()
+				for _, e := range all {
+					if e.Kind == event.End && event.FileNumber(e.File) < event.FileNumber(l[0]) {
+						before.Add(e.Txn.GTID)
+					}
+				}
+				at := start(t, newConnector(t, s, l[0]+":4", "shop.*")).Position.GTIDs
+				if event.FileNumber(l[0]) > event.FileNumber(from.Position.File) && !at.Equal(before) && at.ConnectState() != before.ConnectState() {
+					t.Errorf("%s:4 has GTIDs %s, counted %s", l[0], at, before)
+				}
+			}
 			// earliest holds everything of latest.
 			first := start(t, newConnector(t, s, "earliest", "shop.*"))
 			early := readUntil(t, con, first, marker("shop.done"))

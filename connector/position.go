@@ -18,6 +18,7 @@ import (
 func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error {
 	c := r.c
 	pos := &r.last
+	r.passed = false
 	if pos.GTIDs.IsEmpty() {
 		return r.checkFile(ctx, s, sv)
 	}
@@ -25,7 +26,9 @@ func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error 
 		return c.stop("the position "+pos.GTIDs.String()+" is of the other kind of server than the source", "point the address to the right server", nil)
 	}
 	if sv.mariaDB {
-		return c.checkReset(ctx, s, sv, pos) // the dump thread looks for each domain's transaction in strict mode
+		var err error
+		r.passed, err = c.checkReset(ctx, s, sv, pos) // the dump thread looks for each domain's transaction in strict mode
+		return err
 	}
 	if !sv.gtid {
 		return c.stop("the position is a GTID set, but gtid_mode is "+sv.vars["gtid_mode"]+" on the source",
@@ -45,7 +48,8 @@ func (r *reader) checkServer(ctx context.Context, s *session, sv *server) error 
 	if err := c.lacks(s, pos.GTIDs.Subtract(executed), &r.ahead); err != nil {
 		return err
 	}
-	return c.checkReset(ctx, s, sv, pos)
+	_, err = c.checkReset(ctx, s, sv, pos)
+	return err
 }
 
 // CheckPosition tells whether reading can go on from a place where a cursor stands, without reading: err is the *[StopError] with which
@@ -103,49 +107,55 @@ const resetRemedy = "it was reset, or the server was replaced by another: compar
 // checkReset makes sure that the server has not begun its log anew since: then it gives numbers again that it had given
 // before, and the set of GTIDs may be there although the transactions are others. File and offset of a position on this very server tell.
 // All that lies before the place is done, and there a transaction ends. What follows may be done, too, on a server that was read
-// before. What cannot be looked at proves nothing.
-func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos *event.Position) error {
+// before. What cannot be looked at proves nothing. On MariaDB passed tells that it was looked at: whatever the server shows of
+// the log before the place is done.
+func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos *event.Position) (passed bool, err error) {
 	if pos.ServerUUID != sv.uuid || pos.File == "" || strings.ContainsAny(pos.File, `'\`) {
-		return nil
+		return false, nil
 	}
-	reset := func(what string) error {
-		return c.gone(event.ErrNoPosition, fmt.Sprintf("the source's binlog is another one than the one that was read up to %s:%d: %s", pos.File, pos.Offset, what),
+	reset := func(what string) (bool, error) {
+		return false, c.gone(event.ErrNoPosition, fmt.Sprintf("the source's binlog is another one than the one that was read up to %s:%d: %s", pos.File, pos.Offset, what),
 			resetRemedy, nil)
 	}
 	files, err := s.binlogs(ctx)
 	if err != nil || len(files) == 0 {
-		return err
+		return false, err
 	}
 	size := sizeOf(files, pos.File)
 	switch last := files[len(files)-1].name; {
 	case event.FileNumber(pos.File) > event.FileNumber(last):
 		return reset("its last file is " + last)
 	case size == 0: // purged since, and nothing in it is needed
-		return nil
+		if follows, err := c.follows(ctx, s, sv, pos, files[0].name); err != nil || follows {
+			return false, err
+		}
+		return reset("its first file is " + files[0].name + ", and what was done is not purged")
 	case pos.Offset > size:
 		return reset(fmt.Sprintf("the file has %d bytes", size))
 	}
 	// The server reads the file for it, which may take longer than a statement has: on a session of its own.
 	own, err := c.dial(ctx, s.addr)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer own.close()
-	if sv.mariaDB {
-		if at, err := own.mariaGTIDs(ctx, pos.File, pos.Offset); err == nil && pos.GTIDs.Behind(at) {
+	if sv.mariaDB && !pos.GTIDs.IsEmpty() {
+		at, err := own.mariaGTIDs(ctx, pos.File, pos.Offset)
+		if err == nil && pos.GTIDs.Behind(at) {
 			return reset("there it holds " + at.ConnectState() + ", and " + pos.GTIDs.ConnectState() + " is done")
 		}
+		passed = err == nil && !at.IsEmpty() && pos.GTIDs.ContainsSet(at)
 	}
 	r, err := own.query(ctx, fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d LIMIT 1", pos.File, pos.Offset))
 	if serverCode(err) == mysql.ER_ERROR_WHEN_EXECUTING_COMMAND {
 		// It is the error of a file that has been purged meanwhile, too.
 		if files, err = own.binlogs(ctx); err != nil || sizeOf(files, pos.File) == 0 {
-			return err
+			return false, err
 		}
 		return reset("no event begins there")
 	}
 	if err != nil || r.rows() == 0 {
-		return ctx.Err()
+		return passed, ctx.Err()
 	}
 	if at, err := strconv.ParseUint(r.named(0, "Pos"), 10, 64); err == nil && at != pos.Offset { // near the start of a file MySQL shows the next event
 		return reset("no event begins there")
@@ -158,7 +168,27 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 	case "Xid", "Annotate", "Table_map", "Write", "Update", "Delete":
 		return reset("there is the middle of a transaction")
 	}
-	return nil
+	return passed, nil
+}
+
+// follows tells whether the log, of which first is the first file, goes on from a place in a file that is purged: then what was done up to there is purged, too.
+func (c *Connector) follows(ctx context.Context, s *session, sv *server, pos *event.Position, first string) (bool, error) {
+	if pos.GTIDs.IsEmpty() {
+		return true, nil
+	}
+	if !sv.mariaDB {
+		purged, err := s.gtidVariable(ctx, "gtid_purged")
+		return err != nil || !purged.Intersect(pos.GTIDs).IsEmpty(), err
+	}
+	before, err := s.mariaGTIDs(ctx, first, 4)
+	if err != nil {
+		return false, err
+	}
+	if !before.IsEmpty() {
+		return !before.Behind(pos.GTIDs), nil
+	}
+	files, err := s.binlogs(ctx) // nor does it tell of a file that is purged meanwhile
+	return err != nil || len(files) == 0 || files[0].name != first, err
 }
 
 // holds tells whether the server's log has a place that was seen in it, or in that of another server by its GTIDs, and still is the same.
@@ -182,7 +212,7 @@ func (c *Connector) holds(ctx context.Context, s *session, sv *server, pos *even
 			return false, nil
 		}
 	}
-	err := c.checkReset(ctx, s, sv, pos)
+	_, err := c.checkReset(ctx, s, sv, pos)
 	if errors.Is(err, event.ErrNoPosition) {
 		return false, nil
 	}
@@ -281,11 +311,16 @@ func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
 		}
 		return c.gone(event.ErrPurged, "the source does not have binlog file "+pos.File+" any more", purgedRemedy, nil)
 	}
-	if err := c.checkReset(ctx, s, sv, pos); err != nil {
+	if _, err := c.checkReset(ctx, s, sv, pos); err != nil {
 		return err
 	}
 	if !sv.gtid || r.decided {
-		r.hideGTIDs = r.hideGTIDs || !sv.gtid && !sv.mariaDB
+		r.hideGTIDs = r.hideGTIDs || !sv.gtid
+		return nil
+	}
+	if pos.ByFile { // I5: the heads of files have taken numbers
+		r.decided, r.hideGTIDs = true, true
+		r.stayByFile(event.GTIDSet{})
 		return nil
 	}
 	// GTIDs are on but the position has none. That is right on a server that had executed none there; on any other
@@ -296,8 +331,12 @@ func (r *reader) checkFile(ctx context.Context, s *session, sv *server) error {
 	}
 	r.decided = true
 	if r.hideGTIDs = !before.IsEmpty(); r.hideGTIDs {
-		c.log.Warn("the saved position has no GTIDs, so this destination goes on by file and offset; to use GTIDs set its position again",
-			"command", "binlogmq cursor set", "gtids", before.String())
+		r.stayByFile(before)
 	}
 	return nil
+}
+
+func (r *reader) stayByFile(before event.GTIDSet) {
+	r.c.log.Warn("the saved position has no GTIDs, so this destination goes on by file and offset; to use GTIDs set its position again",
+		"command", "binlogmq cursor set", "gtids", before.String())
 }

@@ -61,7 +61,9 @@ type reader struct {
 
 	replay    bool // the stream shows the open transaction again
 	hideGTIDs bool
-	decided   bool // hideGTIDs is
+	decided   bool          // hideGTIDs is
+	passed    bool          // what the source shows before the place of last is done
+	twice     event.GTIDSet // MariaDB: what may not be shown again, as it cannot be told by its place
 
 	progress  bool // events have come since the last attempt
 	stalled   bool // put was slow and nothing was read since: a cut is no fault of the link
@@ -308,6 +310,10 @@ func (r *reader) attempt(ctx context.Context) error {
 	again := &prepared{ctx: ctx, c: c, addr: s.addr, sv: sv, id: c.identity(rereadSlot + r.id.slot)}
 	from := r.last
 	from.GTIDs = r.last.GTIDs.Clone()
+	r.twice = event.GTIDSet{}
+	if sv.mariaDB && !r.passed {
+		r.twice = from.GTIDs
+	}
 	behind := from.Offset
 	if from.GTIDs.IsEmpty() && from.Offset > math.MaxUint32 {
 		from.Offset = 4 // the dump command has 32 bits
@@ -343,7 +349,7 @@ func (r *reader) attempt(ctx context.Context) error {
 	})
 	m := binlog.NewMachine(binlog.Options{
 		Destination: c.opt.Destination, ServerUUID: sv.uuid, Server: sv.ddl(), Match: tables.Match, Charsets: charsets, Tables: build, Unread: r.unread(build),
-		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, Ended: ended, HideGTIDs: r.hideGTIDs, Position: from, Ordinal: r.ordinal,
+		Emit: func(e *event.Event) error { return r.emit(ctx, e) }, Ended: ended, HideGTIDs: r.hideGTIDs, Position: from, Behind: r.passed, Ordinal: r.ordinal,
 		Skip: func(g event.GTID) int64 { return c.opt.Skips[g] }, Skipped: r.skipped,
 		MatchSchema: tables.MatchSchema, Spared: (&sparing{c: c}).tell,
 		Passed: r.passedDML(), Reread: again.read, MaxEvent: c.opt.MaxEvent, OnLarge: c.onLarge, HeldXA: c.opt.HeldXA,
@@ -432,8 +438,13 @@ func (r *reader) show(m *binlog.Machine) {
 
 // emit takes an event from the machine.
 func (r *reader) emit(ctx context.Context, e *event.Event) error {
-	if e.Kind == event.Begin && e.Txn.Snapshot == nil && r.chunks.log != nil {
-		r.chunks.log.Beyond()
+	if e.Kind == event.Begin && e.Txn.Snapshot == nil {
+		if r.chunks.log != nil {
+			r.chunks.log.Beyond()
+		}
+		if err := r.once(e.Txn); err != nil {
+			return err
+		}
 	}
 	if r.replay {
 		skip, err := r.again(e)
@@ -461,6 +472,19 @@ func (r *reader) emit(ctx context.Context, e *event.Event) error {
 		return r.flush(ctx)
 	}
 	return nil
+}
+
+// once makes sure that a transaction is not one that is done. MariaDB's numbers may be given twice, or not rise, with gtid_strict_mode off; it then
+// shows what follows a number in its log, whether it was read or not.
+func (r *reader) once(t *event.Txn) error {
+	if r.twice.IsEmpty() || t.GTID.IsZero() || !r.twice.Contains(t.GTID) {
+		return nil
+	}
+	s := r.c.stop("the source shows transaction "+t.GTID.String()+" behind "+r.last.GTIDs.ConnectState()+", which says that it is done: its numbers do not rise",
+		"compare the tables that it changed, then move the cursor behind it, to where a transaction with a higher number ends, with: binlogmq cursor set; "+
+			"SET GLOBAL gtid_strict_mode=ON keeps the source from writing such numbers", nil)
+	s.File, s.Offset, s.GTID = t.File, t.Start, t.GTID
+	return s
 }
 
 // skipped tells of a transaction that was passed over.

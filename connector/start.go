@@ -167,7 +167,7 @@ func (c *Connector) resolve(ctx context.Context, at startAt, id identity) (event
 }
 
 func (c *Connector) latest(ctx context.Context, s *session, sv *server) (event.Position, error) {
-	pos := event.Position{ServerUUID: sv.uuid}
+	pos := event.Position{ServerUUID: sv.uuid, ByFile: !sv.gtid}
 	file, offset, executed, err := s.binlogStatus(ctx, sv)
 	if err != nil {
 		return pos, err
@@ -186,7 +186,7 @@ func (c *Connector) latest(ctx context.Context, s *session, sv *server) (event.P
 }
 
 func (c *Connector) earliest(ctx context.Context, s *session, sv *server) (event.Position, error) {
-	pos := event.Position{ServerUUID: sv.uuid, Offset: 4}
+	pos := event.Position{ServerUUID: sv.uuid, Offset: 4, ByFile: !sv.gtid}
 	files, err := s.binlogs(ctx)
 	if err != nil {
 		return pos, err
@@ -250,6 +250,7 @@ type scan struct {
 	stop    func() bool
 
 	gtids event.GTIDSet // at the last transaction end
+	head  bool          // gtids are known
 	end   *event.Event  // last transaction end; nil before the first
 	began uint32        // time at which the current file was begun
 }
@@ -304,6 +305,7 @@ func (k *scan) feed() (*binlog.Raw, error) {
 	if !headOf(&raw) {
 		return &raw, nil
 	}
+	k.head = true
 	if raw.Type == binlog.TypePreviousGTIDs {
 		k.gtids, err = event.DecodeGTIDSet(raw.Body())
 	} else {
@@ -318,7 +320,8 @@ func headOf(raw *binlog.Raw) bool {
 }
 
 // next reads up to the next transaction end, which it returns, or up to the
-// next head of a file or the place file:offset between transactions, for which it returns nil.
+// next head of a file or the place file:offset between transactions, for which it returns nil. A place before the head of the first
+// file counts as reached there, since what lies before it is known then only.
 func (k *scan) next(file string, offset uint64) (*event.Event, error) {
 	for {
 		raw, err := k.feed()
@@ -332,7 +335,7 @@ func (k *scan) next(file string, offset uint64) (*event.Event, error) {
 			k.gtids.Add(k.end.Txn.GTID)
 			return k.end, nil
 		}
-		if at, o := k.m.Position(); at == file && o == offset && !k.m.Open() {
+		if at, o := k.m.Position(); k.head && at == file && o == offset && !k.m.Open() {
 			return nil, nil
 		}
 	}
@@ -345,7 +348,7 @@ func (c *Connector) gtidsAt(ctx context.Context, s *session, sv *server, id iden
 }
 
 func (c *Connector) resolveFile(ctx context.Context, s *session, sv *server, id identity, file string, offset uint64) (event.Position, error) {
-	pos := event.Position{File: file, Offset: offset, ServerUUID: sv.uuid}
+	pos := event.Position{File: file, Offset: offset, ServerUUID: sv.uuid, ByFile: !sv.gtid}
 	files, err := s.binlogs(ctx)
 	if err != nil {
 		return pos, err
@@ -427,7 +430,7 @@ func (c *Connector) resolveTime(ctx context.Context, s *session, sv *server, id 
 		return last, err
 	}
 	defer k.close()
-	pos := event.Position{File: files[i-1].name, Offset: 4, ServerUUID: sv.uuid}
+	pos := event.Position{File: files[i-1].name, Offset: 4, ServerUUID: sv.uuid, ByFile: !sv.gtid}
 	for {
 		if file, o := k.m.Position(); file == last.File && o >= last.Offset || event.FileNumber(file) > event.FileNumber(last.File) {
 			return last, nil

@@ -110,6 +110,7 @@ type Position struct {
 	Offset     uint64  // offset behind the transaction's last event, counted by us: 64 bit
 	GTIDs      GTIDSet // every transaction done up to here; empty when GTIDs are off
 	ServerUUID string  // server on which File and Offset mean something
+	ByFile     bool    // GTIDs were off where reading began: ordinals are counted by file and offset from there on, whatever is switched on later
 }
 
 // Cursor is what one subscription has acknowledged. It is saved as a whole.

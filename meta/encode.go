@@ -44,6 +44,7 @@ type savedCursor struct {
 	Offset     uint64        `json:"offset"`
 	GTIDs      event.GTIDSet `json:"gtids"`
 	ServerUUID string        `json:"server_uuid"`
+	ByFile     bool          `json:"by_file,omitempty"`
 	Ordinal    int64         `json:"ordinal"`
 	Progress   int64         `json:"progress"`
 	Open       event.GTID    `json:"open,omitzero"`
@@ -64,7 +65,7 @@ func EncodeRecord(id Identity, r *Record) ([]byte, error) {
 	rec := savedRecord{
 		Destination: id.Destination, Client: id.Client, Filter: r.Filter, BatchFloor: r.BatchFloor, SavedAt: r.SavedAt.UTC(),
 		Cursor: savedCursor{
-			File: p.File, Offset: p.Offset, GTIDs: p.GTIDs, ServerUUID: p.ServerUUID,
+			File: p.File, Offset: p.Offset, GTIDs: p.GTIDs, ServerUUID: p.ServerUUID, ByFile: p.ByFile,
 			Ordinal: r.Cursor.Ordinal, Progress: r.Cursor.Progress, Open: r.Cursor.Open, Done: r.Cursor.Done, State: r.Cursor.State,
 		},
 		Skips: r.Skips,
@@ -110,7 +111,7 @@ func DecodeRecord(data []byte) (Identity, *Record, error) {
 	c := &rec.Cursor
 	return Identity{Destination: rec.Destination, Client: rec.Client}, &Record{
 		Cursor: event.Cursor{
-			Position: event.Position{File: c.File, Offset: c.Offset, GTIDs: c.GTIDs, ServerUUID: c.ServerUUID},
+			Position: event.Position{File: c.File, Offset: c.Offset, GTIDs: c.GTIDs, ServerUUID: c.ServerUUID, ByFile: c.ByFile},
 			Ordinal:  c.Ordinal, Progress: c.Progress, Open: c.Open, Done: c.Done, State: c.State,
 		},
 		Filter: rec.Filter, BatchFloor: rec.BatchFloor, SavedAt: rec.SavedAt, Skips: rec.Skips,

@@ -66,6 +66,7 @@ type Options struct {
 	HeldXA      int                      // most bytes kept of row changes of XA transactions that are open or prepared; those beyond it are read again from the log (I9). 0: 32 MiB
 	Reread      Reread                   // nil: an XA transaction whose rows are not at hand stops the stream
 	Position    event.Position
+	Behind      bool  // what the stream shows of the log before Position's file and offset is done, and passed over
 	Ordinal     int64 // of the transaction end at Position
 }
 
@@ -189,6 +190,7 @@ type Machine struct {
 	tables  []tableRef
 
 	source event.Position // file and offset of the last heartbeat
+	behind bool           // all that follows lies behind Options.Position
 }
 
 // NewMachine returns a Machine that begins at a transaction end.
@@ -198,7 +200,7 @@ func NewMachine(opt Options) *Machine {
 	}
 	return &Machine{
 		opt: opt, defs: map[string]*definition{}, file: opt.Position.File, pos: opt.Position.Offset,
-		ordinal: opt.Ordinal, last: place{opt.Position.File, opt.Position.Offset, opt.Position.ServerUUID},
+		behind: !opt.Behind, ordinal: opt.Ordinal, last: place{opt.Position.File, opt.Position.Offset, opt.Position.ServerUUID},
 	}
 }
 
@@ -281,6 +283,9 @@ func (m *Machine) step(r *Raw, start, next uint64) error {
 	if m.xa.again {
 		return m.stepAgain(r, start, next)
 	}
+	if !m.behind && m.passed(r.Type, next) {
+		return nil
+	}
 	if m.skip > 0 {
 		if own, err := m.stepSkipped(r, start, next); own || err != nil {
 			return err
@@ -356,6 +361,18 @@ func (m *Machine) step(r *Raw, start, next uint64) error {
 		return m.stop(start, "event of type "+t.String()+", which this version of binlogmq does not know",
 			"upgrade binlogmq, or switch the server feature off that writes it")
 	}
+}
+
+// passed tells whether an event lies before the place where the stream was to begin. MariaDB looks for a transaction by its number: it shows
+// events without a number that stand before it, and transactions behind it whose numbers are lower, though they were read long ago.
+func (m *Machine) passed(t EventType, next uint64) bool {
+	switch t {
+	case TypeRotate, TypeFormatDescription, TypeHeartbeat, TypeHeartbeatV2:
+		return false
+	}
+	at, begin := event.FileNumber(m.file), event.FileNumber(m.opt.Position.File)
+	m.behind = at > begin || at == begin && next > m.opt.Position.Offset
+	return !m.behind
 }
 
 // stop makes the error about the event at start.
@@ -591,6 +608,7 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 		return nil
 	case stmtXAStart:
 		m.state, m.xa.open = inside, true
+		m.xa.id, _ = xaID(q.Statement)
 		return nil
 	case stmtXAEnd:
 		return nil

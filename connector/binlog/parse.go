@@ -267,7 +267,7 @@ func ParseMariaGTID(body []byte) (MariaGTIDEvent, error) {
 		format := c.u32()
 		g, b := c.u8(), c.u8()
 		data := c.take(int(g) + int(b))
-		e.XID = xidText(format, data, int(g))
+		e.XID = xidText(uint64(format), data, int(g))
 	}
 	if !c.bad && len(c.b) > 0 {
 		e.Extra = c.u8()
@@ -290,11 +290,11 @@ func ParseMariaGTID(body []byte) (MariaGTIDEvent, error) {
 	return e, nil
 }
 
-func xidText(format uint32, data []byte, gtrid int) string {
+func xidText(format uint64, data []byte, gtrid int) string {
 	if data == nil {
 		return ""
 	}
-	return "X'" + hexText(data[:gtrid]) + "',X'" + hexText(data[gtrid:]) + "'," + strconv.FormatUint(uint64(format), 10)
+	return "X'" + hexText(data[:gtrid]) + "',X'" + hexText(data[gtrid:]) + "'," + strconv.FormatUint(format, 10)
 }
 
 func hexText(b []byte) string {
@@ -464,7 +464,7 @@ func ParseXAPrepare(body []byte) (XAPrepare, error) {
 	if c.bad {
 		return x, short("XA prepare event", len(body))
 	}
-	x.XID = xidText(format, data, int(g))
+	x.XID = xidText(uint64(format), data, int(g))
 	return x, nil
 }
 

@@ -159,6 +159,8 @@ func (s *script) line(line string) {
 		fmt.Fprintf(&s.out, "position %s:%d open=%v\n", s.m.file, s.m.pos, s.m.Open())
 	case "skip":
 		s.b.pos += num(0)
+	case "behind": // file, offset
+		s.m.opt.Position.File, s.m.opt.Position.Offset, s.m.behind = args[0], num(1), false
 	case "nologpos":
 		s.b.noLogPos = args[0] == "on"
 	case "passover": // GTID number, ordinals

@@ -24,7 +24,7 @@ func (m *Machine) stepSkipped(r *Raw, start, next uint64) (own bool, err error) 
 	switch r.Type {
 	case TypeRotate, TypeFormatDescription, TypeHeartbeat, TypeHeartbeatV2, TypeGTID, TypeAnonymousGTID, TypeGTIDTagged, TypeMariaGTID:
 		return false, nil
-	case TypeXID, TypePayload: // a payload is a whole transaction
+	case TypeXID, TypePayload, TypeIncident: // a payload is a whole transaction; MySQL gives an incident a GTID, and nothing else
 		return true, m.endSkipped(r, start, next)
 	case TypeXAPrepare:
 		return true, m.unskippable(start)

@@ -31,6 +31,7 @@ const maxPrepared = 1 << 17
 // xaState is what a Machine knows of XA transactions.
 type xaState struct {
 	open    bool           // between XA START and its end: all is held back
+	id      string         // of the open one as its XA START has it; may be empty
 	held    []*event.Event // of the open one
 	size    int            // bytes of held
 	spilled bool           // held is not all
@@ -52,7 +53,7 @@ type prepared struct {
 }
 
 // close forgets the open transaction.
-func (x *xaState) close() { x.open, x.held, x.size, x.spilled = false, nil, 0, false }
+func (x *xaState) close() { x.open, x.id, x.held, x.size, x.spilled = false, "", nil, 0, false }
 
 // hold keeps an event of the open XA transaction.
 func (m *Machine) hold(e *event.Event) {
@@ -105,7 +106,21 @@ func (m *Machine) xaPrepare(r *Raw, start, next uint64) error {
 	if x.OnePhase {
 		return m.end(r, 0, start, next)
 	}
+	if sameXID(m.xa.id, x.XID) {
+		x.XID = m.xa.id
+	}
 	return m.prepare(r, x.XID, start, next)
+}
+
+// sameXID compares two ids as far as MySQL's XA prepare event tells them: statements have the format with 64 bits, the event has the low 32.
+func sameXID(a, b string) bool {
+	i, j := strings.LastIndexByte(a, ','), strings.LastIndexByte(b, ',')
+	if i < 0 || j < 0 || a[:i] != b[:j] {
+		return false
+	}
+	x, err := strconv.ParseUint(a[i+1:], 10, 64)
+	y, err2 := strconv.ParseUint(b[j+1:], 10, 64)
+	return err == nil && err2 == nil && uint32(x) == uint32(y)
 }
 
 // prepare keeps the row changes of the open transaction until the log says what becomes of them. They take their
@@ -232,7 +247,7 @@ func (m *Machine) reread(p *Prepared, r *Raw, start, next uint64) error {
 				}
 			case TypeXAPrepare:
 				x, err := ParseXAPrepare(r.Body())
-				if err == nil && p.XID != "" && x.XID != p.XID {
+				if err == nil && p.XID != "" && !sameXID(x.XID, p.XID) {
 					err = malformed("XA transaction %s stands where %s stood before", x.XID, p.XID)
 				}
 				return true, err
@@ -317,12 +332,12 @@ func xaID(text []byte) (string, bool) {
 			return "", false
 		}
 		if l.next() == "," {
-			n, err := strconv.ParseUint(l.next(), 10, 32)
+			n, err := strconv.ParseUint(l.next(), 10, 64)
 			if err != nil {
 				return "", false
 			}
 			format = n
 		}
 	}
-	return xidText(uint32(format), append(global[:len(global):len(global)], branch...), len(global)), true
+	return xidText(format, append(global[:len(global):len(global)], branch...), len(global)), true
 }

@@ -211,7 +211,7 @@ func randomRecord(rng *rand.Rand) *meta.Record {
 		Cursor: event.Cursor{
 			Position: event.Position{
 				File: fmt.Sprintf("binlog.%06d", rng.IntN(2000000)), Offset: rng.Uint64(),
-				ServerUUID: []string{"", "1", "3e11fa47-71ca-11e1-9e33-c80aa9429562"}[rng.IntN(3)],
+				ServerUUID: []string{"", "1", "3e11fa47-71ca-11e1-9e33-c80aa9429562"}[rng.IntN(3)], ByFile: rng.IntN(2) == 0,
 			},
 			Ordinal: rng.Int64N(math.MaxInt64 / 2), Progress: rng.Int64N(math.MaxInt64 / 2),
 		},
