@@ -62,3 +62,24 @@ func sorted(seq func(func(ddl.Name) bool)) string {
 	slices.Sort(out)
 	return strings.Join(out, " ")
 }
+
+func TestShownAs(t *testing.T) {
+	for _, c := range []struct {
+		label, shown string
+		ofBytes      bool
+		want         bool
+	}{
+		{"a?", "a?", false, true},
+		{"a😀", "a?", false, true},
+		{"a中", "a?", false, false}, // which would be shown
+		{"", "a?", false, false},   // what the server makes of a number that has no label
+		{"1,b", "b?", false, false},
+		{"?\xff", "??", true, true},
+		{"?\xff", "?", true, false},
+		{"?a", "??", true, false},
+	} {
+		if got := shownAs(c.label, c.shown, c.ofBytes); got != c.want {
+			t.Errorf("%q shown as %q: %t", c.label, c.shown, got)
+		}
+	}
+}

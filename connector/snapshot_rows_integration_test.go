@@ -542,6 +542,10 @@ const tenRows = "SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELE
 
 // moreTables makes those of the tables that the server takes, each with a few rows, the first column in rising order, and returns their names.
 func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
+	manyLabels := ""
+	for i := range 61 {
+		manyLabels += fmt.Sprintf(",'%d'", i)
+	}
 	for i, def := range []string{
 		"(a INT NOT NULL, b INT, UNIQUE (b), UNIQUE u (a))",
 		"(a INT NOT NULL, b INT NOT NULL, c VARCHAR(9) NOT NULL, UNIQUE p (c(3)), UNIQUE u (b, a))",
@@ -560,6 +564,7 @@ func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
 		"(a INT PRIMARY KEY, e ENUM('x','y','z','u','v','w','p','q') CHARACTER SET binary, s SET('x','y','z','u') CHARACTER SET binary)",
 		"(a INT PRIMARY KEY, e ENUM('x','?','é?','u','😀','w','a😀?','q'), s SET('x','😀','?','u') CHARACTER SET utf16, f ENUM('x','?','z','u','v','w','p','q') CHARACTER SET binary)",
 		"(a INT PRIMARY KEY, e ENUM('x','?',x'3fff','u','v','w','p','q') CHARACTER SET binary)",
+		"(a INT PRIMARY KEY, s SET('?a','b?'" + manyLabels + ",'😀') /* 64 */)",
 		"(a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE z (b), UNIQUE y (a), UNIQUE x (c))",
 		"(a INT NOT NULL, b INT NOT NULL, UNIQUE f ((a + 1)), UNIQUE y (b))",
 		"(a INT NOT NULL, b LONGTEXT NOT NULL, c INT NOT NULL, UNIQUE (b), UNIQUE (c))",
@@ -567,7 +572,7 @@ func moreTables(t *testing.T, source *client.Conn, db string) (names []string) {
 		"(a INT NOT NULL, b INT AS (a + 1) STORED NOT NULL, c INT AS (a + 2) VIRTUAL NOT NULL, UNIQUE (c), UNIQUE (b))",
 		"(id INT, b VARCHAR(5)) /*!80030 COMMENT='without a key: $gipk' */",
 	} {
-		if strings.Contains(def, "'?'") && strings.HasPrefix(source.GetServerVersion(), "5.6") {
+		if v := source.GetServerVersion(); strings.Contains(def, "?") && (strings.HasPrefix(v, "5.6") || strings.Contains(v, "MariaDB") && !strings.Contains(v, "10.2.") && strings.Contains(def, "64")) {
 			continue // nothing tells its labels
 		}
 		own := "OFF"
