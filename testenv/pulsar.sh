@@ -7,7 +7,7 @@
 #                                BROKER_DIR; what follows takes a proxy's DIR as well
 #   pulsar.sh cluster BROKERS ZOOKEEPER DIR [KEY=VALUE...]   brokers DIR/1, DIR/2, ... and their
 #                                bookie DIR/bookie, with their metadata in ZOOKEEPER (HOST:PORT);
-#                                what follows takes DIR/N, and wipe also DIR
+#                                what follows takes DIR/N and DIR/bookie, and wipe also DIR
 #   pulsar.sh stop DIR           stop the broker, keep its data
 #   pulsar.sh kill DIR           SIGKILL, keep its data
 #   pulsar.sh restart DIR        stop if it runs, start with the same ports and options
@@ -227,6 +227,7 @@ cluster() { # BROKERS ZOOKEEPER DIR [KEY=VALUE...]
   setup "$zookeeper" "$http" "$port" "$dir"
   mkdir -p "$dir/bookie"
   write_bookie_config "$(free_port "$dir")" "$zookeeper" "$dir/bookie" >"$dir/bookie/bookie.conf"
+  : >"$dir/bookie/start.args"
   start_bookie "$dir/bookie"
   for ((n = 1; n <= brokers; n++)); do
     # In turns, since two that begin together may make the same nodes; one that has ended for whatever reason begins once more.
@@ -265,6 +266,7 @@ journalSyncData=false
 journalPreAllocSizeMB=4
 nettyMaxFrameSizeBytes=5253120
 httpServerEnabled=false
+zkTimeout=5000
 diskUsageThreshold=0.999
 diskUsageWarnThreshold=0.998
 END
@@ -354,6 +356,13 @@ restart() { # DIR
   local args
   stop "$1"
   mapfile -t args <"$1/start.args"
+  if [ -f "$1/bookie.conf" ]; then
+    # One that was killed stands in its own way until its session has ended.
+    local i
+    for ((i = 0; i < 20; i++)); do (start_bookie "$1" 2>/dev/null) && return; done
+    start_bookie "$1"
+    return
+  fi
   if [ -f "$1/proxy.conf" ]; then
     start_proxy "${args[@]:0:2}" "$1" "${args[@]:2}"
     return

@@ -69,6 +69,7 @@ func (p *PulsarBroker) Proxy() *PulsarBroker {
 type PulsarCluster struct {
 	URL     string          // of all brokers
 	Brokers []*PulsarBroker // each with its own URL; Topic of any of them names the same topics
+	Bookie  *PulsarBroker   // which stores what they confirm; it has no URL
 }
 
 // NewPulsarCluster starts a cluster for t alone. Settings are lines of each broker's broker.conf. Nothing
@@ -80,7 +81,7 @@ func NewPulsarCluster(t testing.TB, brokers int, settings ...string) *PulsarClus
 	if _, err := run(nil, "pulsar.sh", append([]string{"cluster", strconv.Itoa(brokers), zookeeper.Servers[0], dir}, settings...)...); err != nil {
 		t.Fatal(err)
 	}
-	c := &PulsarCluster{URL: "pulsar://"}
+	c := &PulsarCluster{URL: "pulsar://", Bookie: &PulsarBroker{Dir: filepath.Join(dir, "bookie"), t: t, own: true}}
 	for i := range brokers {
 		b := &PulsarBroker{Dir: filepath.Join(dir, strconv.Itoa(i+1)), t: t, own: true}
 		urls, err := os.ReadFile(filepath.Join(b.Dir, "urls"))
