@@ -113,7 +113,7 @@ func (k *checker) run(ctx context.Context) {
 	k.gtids()
 	k.privileges(ctx)
 	k.tables(ctx)
-	if err := k.c.checkIdentity(ctx, s, k.sv, k.id); err != nil && serverCode(err) == 0 {
+	if _, err := k.c.checkIdentity(ctx, s, k.sv, k.id); err != nil && serverCode(err) == 0 {
 		k.failed(err)
 	}
 }

@@ -68,8 +68,9 @@ type reader struct {
 	progress  bool // events have come since the last attempt
 	stalled   bool // put was slow and nothing was read since: a cut is no fault of the link
 	evictions []time.Time
-	damaged   int // attempts in a row that ended in bytes that make no sense
-	ahead     int // attempts in a row that found the source behind us
+	cut       bool // the source has ended the last stream without a word
+	damaged   int  // attempts in a row that ended in bytes that make no sense
+	ahead     int  // attempts in a row that found the source behind us
 
 	history *schema.History // the destination's, or with names from the log only one of its own
 	full    bool            // the log has the names: binlog_row_metadata=FULL
@@ -244,14 +245,18 @@ func interruption(err error) string {
 
 // judge counts what may happen a few times, and leaves the rest to the Connector's judge.
 func (r *reader) judge(err error) error {
+	r.cut = errors.Is(err, binlog.ErrStreamEnd)
 	switch {
-	case evicted(err):
+	case evicted(err), errors.Is(err, errReplaced):
 		now := time.Now()
 		r.evictions = append(r.evictions, now)
 		for now.Sub(r.evictions[0]) > 10*time.Minute {
 			r.evictions = r.evictions[1:]
 		}
 		if len(r.evictions) >= 3 {
+			if errors.Is(err, errReplaced) {
+				err = nil // what is said below
+			}
 			return r.c.stop(fmt.Sprintf("another replica uses our server id %d or UUID %s: the source has cut our stream %d times", r.id.serverID, r.id.uuid, len(r.evictions)),
 				"stop the other process, or give one of them its own source.server_id", err)
 		}
@@ -289,8 +294,15 @@ func (r *reader) attempt(ctx context.Context) error {
 	if err := r.checkServer(ctx, s, sv); err != nil {
 		return err
 	}
-	if err := c.checkIdentity(ctx, s, sv, r.id); err != nil {
+	listed, err := c.checkIdentity(ctx, s, sv, r.id)
+	if err != nil {
 		return err
+	}
+	// Where the source does not say that another replica is why it has cut our stream, that one's connection tells.
+	if r.cut && listed && !sv.mariaDB && ddl.ParseVersion(sv.version) < 50700 {
+		if err := r.judge(errReplaced); !errors.Is(err, errReplaced) {
+			return err
+		}
 	}
 	charsets, err := s.charsets(ctx, sv)
 	if err != nil {
