@@ -28,8 +28,9 @@ type txn struct {
 	stream int // 0, 1: of the origin; 2: local. MariaDB's domain less 1
 	seq    int
 	rows   int
-	large  int  // index of a row of 20 KiB; -1: none
-	bulk   bool // all rows by one statement
+	large  int      // index of a row of 20 KiB; -1: none
+	bulk   bool     // all rows by one statement
+	also   []string // further statements
 }
 
 // pair is two servers with the same table and logs of their own.
@@ -160,6 +161,9 @@ func (p *pair) commit(db *testenv.Server, all ...*txn) {
 				p.exec(c, fmt.Sprintf("INSERT INTO %s.moves VALUES (%d, REPEAT('x', %d))", p.r.schema, x.stream*1000000+x.seq*100+row, size))
 			}
 			p.want[fmt.Sprintf("%s %d", x.gtid(db.MariaDB()), row)] = true
+		}
+		for _, q := range x.also {
+			p.exec(c, q)
 		}
 		p.exec(c, "COMMIT")
 	}
