@@ -614,12 +614,12 @@ func TestStops(t *testing.T) {
 
 // TestIdentityClash: two processes with one identity, and a server id that somebody else has.
 func TestIdentityClash(t *testing.T) {
-	for _, kind := range kinds {
+	for _, kind := range testenv.Kinds { // each says it in its own words
 		t.Run(kind, func(t *testing.T) {
 			s := testenv.MySQL(t, kind)
-			same := testenv.Name(t)
-			a := newConnectorWith(t, s, func(o *Options) { o.Destination = same })
-			b := newConnectorWith(t, s, func(o *Options) { o.Destination = same })
+			same, tables := testenv.Name(t), s.Database()+".*" // what others do on the server is nothing to it
+			a := newConnectorWith(t, s, func(o *Options) { o.Destination = same }, tables)
+			b := newConnectorWith(t, s, func(o *Options) { o.Destination = same }, tables)
 			from := start(t, a)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
@@ -638,7 +638,7 @@ func TestIdentityClash(t *testing.T) {
 				var n uint32
 				_, _ = fmt.Sscan(s.Query("SELECT @@server_id")[0][0], &n)
 				o.ServerID = n
-			})
+			}, tables)
 			if err := readError(t, own, from); !strings.Contains(err.Error(), "source's own") {
 				t.Error(err)
 			}
@@ -685,6 +685,20 @@ func TestLogins(t *testing.T) {
 			}
 		}
 	}
+	// An account, and then a server, that takes encrypted connections only.
+	s.Exec("CREATE USER encrypted IDENTIFIED BY 'secret' REQUIRE SSL")
+	s.Exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO encrypted")
+	for _, c := range []struct{ user, want string }{{"encrypted", "refuses the login of user encrypted"}, {"caching_sha2_password", "the source takes encrypted connections only"}} {
+		for _, cfg := range []*tls.Config{nil, {InsecureSkipVerify: true}} {
+			con := newConnectorWith(t, s, func(o *Options) { o.User, o.Password, o.TLS = c.user, "secret", cfg })
+			_, err := con.Start(t.Context())
+			if cfg == nil && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "source.tls")) || cfg != nil && err != nil {
+				t.Errorf("%s, encrypted %v: %v", c.user, cfg != nil, err)
+			}
+		}
+		s.Exec("SET GLOBAL require_secure_transport=ON")
+	}
+	s.Exec("SET GLOBAL require_secure_transport=OFF")
 	wrong := newConnectorWith(t, s, func(o *Options) {
 		o.User, o.Password, o.TLS = "caching_sha2_password", "secret", &tls.Config{RootCAs: x509.NewCertPool()}
 	})
