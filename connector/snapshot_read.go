@@ -442,21 +442,31 @@ func (c *Connector) unreadable(n ddl.Name, err error) error {
 	return c.stop("table "+n.String()+" cannot be read for a snapshot", "leave it out with the snapshot's tables, or cancel the snapshot with: "+cancelCommand, err)
 }
 
-// keyOf describes the key of a table, so that another order of its rows has another description.
-func (l *tableLink) keyOf(ctx context.Context, t *event.Table, names []string) ([]string, error) {
-	text := false
+// keyOf describes the key of a table, so that another order of its rows has another description, and has the reader know of parts of columns in it.
+func (l *tableLink) keyOf(ctx context.Context, reader *snapshot.Reader, names []string) ([]string, error) {
+	t, text := reader.Table(), false
 	for _, k := range t.Key {
 		text = text || t.Columns[k].Charset != ""
 	}
 	collations := map[string]string{}
 	if text {
-		r, err := l.ask.query(ctx, "SELECT COLUMN_NAME, COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA="+literal(t.Schema)+" AND TABLE_NAME="+literal(t.Name))
+		of := " WHERE TABLE_SCHEMA=" + literal(t.Schema) + " AND TABLE_NAME=" + literal(t.Name)
+		r, err := l.ask.query(ctx, "SELECT COLUMN_NAME, COLLATION_NAME FROM information_schema.COLUMNS"+of)
 		if err != nil {
 			return nil, err
 		}
 		for i := range r.rows() {
 			collations[r.text(i, 0)] = r.text(i, 1)
 		}
+		if r, err = l.ask.query(ctx, "SELECT COLUMN_NAME FROM information_schema.STATISTICS"+of+" AND INDEX_NAME='PRIMARY' AND SUB_PART IS NOT NULL"); err != nil {
+			return nil, err
+		}
+		var parts []string
+		for i := range r.rows() {
+			parts = append(parts, strings.Clone(r.text(i, 0)))
+			collations[r.text(i, 0)] += " by bytes"
+		}
+		reader.Parts(parts)
 	}
 	key := make([]string, len(names))
 	for i, name := range names {
@@ -486,7 +496,7 @@ func (l *tableLink) fetch(ctx context.Context, q *chunkQuery, got *chunkRead) er
 		return s.whole(ctx)
 	}
 	got.keyed = true
-	if got.key, err = l.keyOf(ctx, got.table, names); err != nil {
+	if got.key, err = l.keyOf(ctx, r, names); err != nil {
 		return err
 	}
 	if q.last, q.most = slices.Clone(q.last), slices.Clone(q.most); !slices.Equal(got.key, q.key) {

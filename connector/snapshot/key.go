@@ -63,13 +63,19 @@ func (c *column) literal(f *mysql.FieldValue) (string, bool) {
 		}
 		return strconv.FormatUint(n, 10), true
 	}
+	if c.bytes {
+		return "X'" + hex.EncodeToString(b) + "'", true
+	}
 	return "_" + c.Charset + " X'" + hex.EncodeToString(b) + "'", true
 }
 
 // compared is what of the column is compared with its literals, and what rows are ordered by.
 func (c *column) compared() string {
-	if c.Type == event.TypeSet {
+	switch {
+	case c.Type == event.TypeSet:
 		return c.sql // by itself it would be compared with a number as one of less than 64 bits
+	case c.bytes:
+		return "CAST(" + Quote(c.Name) + " AS BINARY)"
 	}
 	return Quote(c.Name)
 }

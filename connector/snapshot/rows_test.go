@@ -301,6 +301,15 @@ func TestWhere(t *testing.T) {
 		t.Errorf("no row: %v", l)
 	}
 
+	r = rowReader(t, false, "8.4.0", named("s", key(1, typeVarchar)), named("b", key(2, typeBinary)))
+	r.Parts([]string{"s", "b"})
+	if l, err := r.Literals([]mysql.FieldValue{text("é"), text("x")}); err != nil || !slices.Equal(l, []string{"X'c3a9'", "_binary X'78'"}) {
+		t.Errorf("%v, %v", l, err)
+	}
+	if got, want := r.Where([]string{"X'61'", "1"}, nil)+" "+r.Order(false), "((CAST(`s` AS BINARY)>X'61') OR (CAST(`s` AS BINARY)=X'61' AND `b`>1)) CAST(`s` AS BINARY),`b`"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+
 	r = rowReader(t, false, "8.4.0", named("e", key(1, typeEnum)), named("s", key(2, typeSet)))
 	for _, c := range []struct{ last, want string }{
 		{"0", "(((`e`=1 OR `e`=2 OR `e`=3)) OR (`e`=0 AND (`s`|0)>9))"},

@@ -42,6 +42,7 @@ type column struct {
 	prefix int    // bytes of a length in front of a value; 0: none
 
 	unordered bool // the server does not compare values in the order in which it sorts them
+	bytes     bool // text is compared and sorted by its bytes
 }
 
 // form says what the text of a selected expression is.
@@ -130,6 +131,15 @@ func (c *column) plan(k *ddl.Column) error {
 
 // Table returns the table of the row images.
 func (r *Reader) Table() *event.Table { return r.table }
+
+// Parts says of which columns the key has no more than a part. No index has the order of such a key, so that the server sorts; and by some collations it sorts text
+// otherwise than it compares it. It is to be called before others use the Reader.
+func (r *Reader) Parts(columns []string) {
+	for i := range r.columns {
+		c := &r.columns[i]
+		c.bytes = c.Charset != "" && c.Charset != "binary" && slices.Contains(columns, c.Name)
+	}
+}
 
 // Select returns what is to be selected, an expression for each column.
 func (r *Reader) Select() []string {
