@@ -429,9 +429,16 @@ func TestStartAtTimeAndGTID(t *testing.T) {
 			if cur := start(t, newConnector(t, s, "2001-01-01T00:00:00Z", "shop.*")); cur.Position.Offset != 4 {
 				t.Errorf("a time before the binlog: %+v", cur.Position)
 			}
-			last := start(t, newConnector(t, s, "latest"))
-			if cur := start(t, newConnector(t, s, "2099-01-01T00:00:00Z", "shop.*")); cur.Position.Offset != last.Position.Offset || cur.Position.File != last.Position.File {
-				t.Errorf("a time in the future: %+v", cur.Position)
+			for last := start(t, newConnector(t, s, "latest")); ; {
+				cur := start(t, newConnector(t, s, "2099-01-01T00:00:00Z", "shop.*"))
+				if cur.Position.Offset == last.Position.Offset && cur.Position.File == last.Position.File {
+					break
+				}
+				before := last
+				last = start(t, newConnector(t, s, "latest"))
+				if last.Position.Offset == before.Position.Offset && last.Position.File == before.Position.File { // or MariaDB has logged a checkpoint
+					t.Fatalf("a time in the future: %+v", cur.Position)
+				}
 			}
 		})
 	}
