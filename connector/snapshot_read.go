@@ -442,7 +442,7 @@ func (c *Connector) unreadable(n ddl.Name, err error) error {
 	return c.stop("table "+n.String()+" cannot be read for a snapshot", "leave it out with the snapshot's tables, or cancel the snapshot with: "+cancelCommand, err)
 }
 
-// keyOf describes the key of a table, so that another order of its rows has another description, and has the reader know of parts of columns in it.
+// keyOf describes the key of a table, so that another order of its rows has another description, and has the reader know which text the server would sort.
 func (l *tableLink) keyOf(ctx context.Context, reader *snapshot.Reader, names []string) ([]string, error) {
 	t, text := reader.Table(), false
 	for _, k := range t.Key {
@@ -458,21 +458,36 @@ func (l *tableLink) keyOf(ctx context.Context, reader *snapshot.Reader, names []
 		for i := range r.rows() {
 			collations[r.text(i, 0)] = r.text(i, 1)
 		}
-		if r, err = l.ask.query(ctx, "SELECT COLUMN_NAME FROM information_schema.STATISTICS"+of+" AND INDEX_NAME='PRIMARY' AND SUB_PART IS NOT NULL"); err != nil {
+		if r, err = l.ask.query(ctx, "SELECT COLUMN_NAME, SUB_PART, COLLATION, (SELECT ENGINE FROM information_schema.TABLES"+of+") FROM information_schema.STATISTICS"+of+" AND INDEX_NAME='PRIMARY'"); err != nil {
 			return nil, err
 		}
-		var parts []string
+		// The server sorts, and does not follow the index, where that has parts of columns or both directions; elsewhere than in InnoDB it may.
+		always := false
 		for i := range r.rows() {
-			parts = append(parts, strings.Clone(r.text(i, 0)))
-			collations[r.text(i, 0)] += " by bytes"
+			always = always || r.text(i, 1) != "" || r.text(i, 2) != r.text(0, 2)
 		}
-		reader.Parts(parts)
+		var sorted []string
+		for i := range r.rows() {
+			name := strings.Clone(r.text(i, 0))
+			if always || r.text(i, 3) != "InnoDB" && sortsOtherwise(collations[name]) {
+				sorted = append(sorted, name)
+			}
+		}
+		for _, name := range sorted {
+			collations[name] += " by bytes"
+		}
+		reader.ByBytes(sorted)
 	}
 	key := make([]string, len(names))
 	for i, name := range names {
 		key[i] = strings.TrimSpace(name + " " + t.Columns[t.Key[i]].SQLType + " " + collations[name])
 	}
 	return key, nil
+}
+
+// sortsOtherwise tells whether a collation is one of those by which servers sort some text otherwise than they compare it.
+func sortsOtherwise(collation string) bool {
+	return strings.Contains(collation, "nopad") || slices.ContainsFunc([]string{"big5_", "cp1250_", "gb18030_", "latin2_", "latin7_", "tis620_"}, func(set string) bool { return strings.HasPrefix(collation, set) })
 }
 
 // fetch reads definition and rows.

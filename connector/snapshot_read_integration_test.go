@@ -132,13 +132,17 @@ func TestSnapshotChunks(t *testing.T) {
 			if kind == "mysql" || kind == "mariadb11" || kind == "mariadb114" {
 				descending = " DESC"
 			}
+			const big5 = "CONCAT(ELT(1+n%4, _big5 X'C6F9', _big5 X'C6A6', _big5 X'C6A63F', _big5 X'C6F93F'), n%9), n"
 			tables := map[string][2]string{ // definition, values of row n
 				"number":   {"(id INT PRIMARY KEY, v VARCHAR(20))", "n*3-100, CONCAT('v', n)"},
 				"unsigned": {"(id BIGINT UNSIGNED PRIMARY KEY, v INT)", "18446744073709551615-n, n"},
 				"text":     {"(id VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)", "CONCAT(IF(n%2, 'ä', 'B'), CHAR(65+n%26), IF(n%3, _utf8mb4 X'F09F9880', ' '), n), n"},
 				"latin":    {"(id VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german2_ci PRIMARY KEY, v INT)", "CONCAT(_latin1 X'DF', IF(n%2, 'ss', 'S'), n, ''''), n"},
 				// By this collation servers sort otherwise than they compare.
-				"part":     {"(id VARCHAR(20) CHARACTER SET big5, n INT, PRIMARY KEY (id(3), n))", "CONCAT(ELT(1+n%4, _big5 X'C6F9', _big5 X'C6A6', _big5 X'C6A63F', _big5 X'C6F93F'), n%9), n"},
+				"part":     {"(id VARCHAR(20) CHARACTER SET big5, n INT, pad VARCHAR(9) DEFAULT '' NOT NULL, PRIMARY KEY (pad(3), id, n))", big5 + ", ''"},
+				"turned":   {"(id VARCHAR(20) CHARACTER SET big5, n INT, PRIMARY KEY (id, n" + descending + "))", big5},
+				"hash":     {"(id VARCHAR(20) CHARACTER SET big5, n INT, PRIMARY KEY (id, n)) ENGINE=MEMORY", big5},
+				"isam":     {"(id VARCHAR(20) CHARACTER SET big5, n INT, pad CHAR(99), PRIMARY KEY (id, n)) ENGINE=MyISAM", big5 + ", 'x'"},
 				"bytes":    {"(id VARBINARY(20) PRIMARY KEY, v INT)", "CONCAT(UNHEX('00'), CHAR(n), '\\'', n), n"},
 				"several":  {"(a INT, b VARCHAR(10) CHARACTER SET utf8mb4, c DATETIME(3), v INT, PRIMARY KEY (a" + descending + ", b, c" + descending + "))", "n%4, CONCAT('k', n%3), TIMESTAMP'2026-01-01 00:00:00.5' + INTERVAL n DAY, n"},
 				"enum":     {"(id ENUM('z','b','a''','x'), n INT, PRIMARY KEY (id, n))", "1+n%4, n"},

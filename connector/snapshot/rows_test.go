@@ -302,7 +302,7 @@ func TestWhere(t *testing.T) {
 	}
 
 	r = rowReader(t, false, "8.4.0", named("s", key(1, typeVarchar)), named("b", key(2, typeBinary)))
-	r.Parts([]string{"s", "b"})
+	r.ByBytes([]string{"s", "b"})
 	if l, err := r.Literals([]mysql.FieldValue{text("é"), text("x")}); err != nil || !slices.Equal(l, []string{"X'c3a9'", "_binary X'78'"}) {
 		t.Errorf("%v, %v", l, err)
 	}

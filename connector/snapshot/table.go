@@ -132,9 +132,9 @@ func (c *column) plan(k *ddl.Column) error {
 // Table returns the table of the row images.
 func (r *Reader) Table() *event.Table { return r.table }
 
-// Parts says of which columns the key has no more than a part. No index has the order of such a key, so that the server sorts; and by some collations it sorts text
-// otherwise than it compares it. It is to be called before others use the Reader.
-func (r *Reader) Parts(columns []string) {
+// ByBytes says which columns of the key the server would sort, as no index has the order: by some collations it sorts text otherwise than it compares it, so text
+// of these is compared and sorted by its bytes. It is to be called before others use the Reader.
+func (r *Reader) ByBytes(columns []string) {
 	for i := range r.columns {
 		c := &r.columns[i]
 		c.bytes = c.Charset != "" && c.Charset != "binary" && slices.Contains(columns, c.Name)
