@@ -184,6 +184,9 @@ type Machine struct {
 	maria   byte       // MariaDB: flags of the GTID event
 	xa      xaState
 	held    *event.Event     // rows event that waits for what follows it
+	ahead   []*event.Event   // of the open transaction, until its end is seen or they are too many; see emit
+	pending int              // bytes of ahead
+	shown   bool             // events of the open transaction have been handed on
 	saves   map[string]int64 // rows at each savepoint
 	skip    int64            // ordinals of the open transaction if it is passed over, see skip.go; else 0
 	skipped event.GTID       // its GTID
@@ -431,7 +434,7 @@ func (m *Machine) aborted(start uint64) error {
 	if m.state == between {
 		return nil
 	}
-	if m.begun && !m.xa.open {
+	if m.shown {
 		return m.stop(start, "the binlog breaks off inside a transaction whose first row changes have been published",
 			"the server lost the rest in a crash: compare its tables with their consumers, then move the cursor on with: binlogmq cursor set")
 	}
@@ -464,6 +467,8 @@ func (m *Machine) open(r *Raw, s state, start uint64) *event.Txn {
 func (m *Machine) reset() {
 	m.state, m.txn, m.begun, m.rows, m.skip = between, nil, false, 0, 0
 	m.alter, m.maria, m.held = 0, 0, nil
+	m.drop()
+	m.shown = false
 	m.xa.close()
 	if len(m.saves) > 0 {
 		clear(m.saves)
@@ -536,12 +541,50 @@ func (m *Machine) release(last bool) error {
 	return m.emit(e)
 }
 
+// lookAhead is how many bytes of events of a transaction wait for its end: it fits into a processor's cache.
+const lookAhead = 1 << 20
+
+// emit hands on an event once the transaction's end is seen: what is rolled back all the same, or is broken off, has never been there. Of a transaction that
+// is larger than lookAhead the rest is handed on as it comes.
 func (m *Machine) emit(e *event.Event) error {
-	if m.xa.open {
+	switch {
+	case m.xa.open:
 		m.hold(e)
 		return nil
+	case m.shown:
+		return m.opt.Emit(e)
 	}
-	return m.opt.Emit(e)
+	m.ahead = append(m.ahead, e)
+	if m.pending += e.Size; m.pending > lookAhead {
+		return m.show()
+	}
+	return nil
+}
+
+// show hands on what waits for the end of the transaction.
+func (m *Machine) show() error {
+	m.shown = true
+	for _, e := range m.ahead {
+		if err := m.opt.Emit(e); err != nil {
+			return err
+		}
+	}
+	m.drop()
+	return nil
+}
+
+// drop forgets what waits for the end of the transaction.
+func (m *Machine) drop() {
+	clear(m.ahead)
+	m.ahead, m.pending = m.ahead[:0], 0
+}
+
+// published tells whether consumers have the first rows of a transaction that stops.
+func (m *Machine) published() string {
+	if m.shown {
+		return "its first row changes have been published"
+	}
+	return "nothing of it has been published"
 }
 
 // end closes the transaction.
@@ -555,6 +598,9 @@ func (m *Machine) end(r *Raw, xid, start, next uint64) error {
 		return err
 	}
 	if err := m.release(true); err != nil {
+		return err
+	}
+	if err := m.show(); err != nil {
 		return err
 	}
 	m.ordinal++
@@ -621,8 +667,7 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 		return m.end(r, 0, start, next)
 	case stmtRollback:
 		if m.rows > 0 {
-			return m.stop(start, "a transaction ends in ROLLBACK although the log holds its row changes, of which only those of non-transactional tables persist",
-				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
+			return m.stop(start, "a transaction ends in ROLLBACK although the log holds its row changes, of which only those of non-transactional tables persist; "+m.published(), mixedRemedy)
 		}
 		return m.end(r, 0, start, next)
 	case stmtSavepoint, stmtRelease, stmtRollbackTo:
@@ -649,6 +694,8 @@ func (m *Machine) query(r *Raw, start, next uint64) error {
 	return m.end(r, 0, start, next)
 }
 
+const mixedRemedy = "do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set"
+
 // savepoint handles the statements about savepoints.
 func (m *Machine) savepoint(s statement, name string, start uint64) error {
 	switch s {
@@ -661,8 +708,7 @@ func (m *Machine) savepoint(s statement, name string, start uint64) error {
 		}
 	case stmtRollbackTo:
 		if at, ok := m.saves[name]; m.rows > 0 && (!ok || at != m.rows) {
-			return m.stop(start, "ROLLBACK TO SAVEPOINT takes row changes back that the log holds, of which only those of non-transactional tables persist",
-				"do not change transactional and non-transactional tables in one transaction; compare the tables, then move the cursor on with: binlogmq cursor set")
+			return m.stop(start, "ROLLBACK TO SAVEPOINT takes row changes back that the log holds, of which only those of non-transactional tables persist; "+m.published(), mixedRemedy)
 		}
 	}
 	return nil

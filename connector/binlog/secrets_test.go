@@ -209,7 +209,7 @@ func TestWithheldI5(t *testing.T) {
 		m.opt.Emit = func(x *event.Event) error { e = x; return nil }
 		q := &Query{Statement: []byte(sql), Schema: []byte("d")}
 		s, _ := classify(q.Statement, 0)
-		m.txn, m.begun = &event.Txn{}, true
+		m.txn, m.begun, m.shown = &event.Txn{}, true, true
 		if err := m.ddl(&Raw{}, q, s, 4, 5); err != nil {
 			t.Fatal(err)
 		}

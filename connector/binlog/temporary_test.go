@@ -25,7 +25,7 @@ func TestTemporaryI6(t *testing.T) {
 			f := new(follower)
 			var e *event.Event
 			m := NewMachine(Options{Tables: f, Server: ddl.Server{Version: 90700}, Match: func(string, string) bool { return true }, Emit: func(x *event.Event) error { e = x; return nil }})
-			m.txn, m.begun = &event.Txn{}, true
+			m.txn, m.begun, m.shown = &event.Txn{}, true, true
 			q := &Query{Statement: []byte(sql), Schema: []byte("d")}
 			if err := m.ddl(&Raw{Header: Header{Flags: flags}}, q, stmtDDL, 4, 5); err != nil {
 				t.Fatal(err)

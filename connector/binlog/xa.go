@@ -126,7 +126,17 @@ func sameXID(a, b string) bool {
 // prepare keeps the row changes of the open transaction until the log says what becomes of them. They take their
 // numbers then: to the stream this group is a transaction without content.
 func (m *Machine) prepare(r *Raw, xid string, start, next uint64) error {
-	m.xa.open = true // also where the log shows no XA START
+	if !m.xa.open { // the log shows no XA START
+		if m.shown {
+			return m.stop(start, "XA transaction "+xid+" is prepared, and its first row changes, which looked like those of any transaction, have been published",
+				"compare the tables, then move the cursor on with: binlogmq cursor set")
+		}
+		m.xa.open = true
+		for _, e := range m.ahead {
+			m.hold(e)
+		}
+		m.drop()
+	}
 	if err := m.release(true); err != nil {
 		return err
 	}
