@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/binlogmq/binlogmq/connector/binlog"
@@ -19,7 +21,11 @@ const scanSlot = 1 << 17
 
 // ddl tells how the server's statements are read.
 func (sv *server) ddl() ddl.Server {
-	return ddl.Server{MariaDB: sv.mariaDB, Version: ddl.ParseVersion(sv.version), Caseless: sv.caseless()}
+	page, _ := strconv.ParseUint(sv.vars["innodb_page_size"], 10, 32)
+	return ddl.Server{
+		MariaDB: sv.mariaDB, Version: ddl.ParseVersion(sv.version), Caseless: sv.caseless(),
+		InnoDB: strings.EqualFold(sv.vars["default_storage_engine"], "InnoDB"), LongKeys: page >= 16<<10,
+	}
 }
 
 // caseless reports whether the server compares names of databases and tables without regard to case.

@@ -184,7 +184,7 @@ type server struct {
 var wantedVariables = []string{
 	"version", "server_id", "server_uuid", "gtid_mode", "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_checksum",
 	"binlog_expire_logs_seconds", "expire_logs_days", "sync_binlog", "innodb_flush_log_at_trx_commit", "gtid_strict_mode",
-	"log_slave_updates", "log_replica_updates", "max_allowed_packet", "lower_case_table_names",
+	"log_slave_updates", "log_replica_updates", "max_allowed_packet", "lower_case_table_names", "default_storage_engine", "innodb_page_size",
 }
 
 func (s *session) server(ctx context.Context) (*server, error) {

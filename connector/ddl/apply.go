@@ -391,7 +391,8 @@ func (a *applier) definition(n Name) (State, *Table) {
 		}
 	}
 	e.table.Charset, _ = a.charsetOption(&parser{t: options}, a.schemaCharset(n.Schema), a.schemaCharset(n.Schema))
-	e.table.InnoDB = strings.EqualFold(cmp.Or(engine(options), "InnoDB"), "InnoDB")
+	name := engine(options)
+	e.table.InnoDB = name == "" && a.srv.InnoDB || strings.EqualFold(name, "InnoDB")
 	for _, c := range clauses(inner) {
 		if !e.element(c, false) {
 			return Unknown, nil
@@ -884,7 +885,7 @@ func (e *editor) unnamed() string {
 // hashed reports whether MariaDB may make a unique key of these parts by hash, for which it keeps a hidden column.
 func (e *editor) hashed(parts []token, list []Column) bool {
 	octets, most := uint64(0), uint64(767)
-	if e.table.InnoDB {
+	if e.table.InnoDB && e.a.srv.LongKeys {
 		most = 3072
 	}
 	for _, part := range clauses(parts) {

@@ -110,9 +110,29 @@ func TestUniqueKeys(t *testing.T) {
 		long := Column{Name: "a", DataType: "varchar", SQLType: "varchar(255)", Charset: "utf8mb4", Octets: 1020, Nullable: true}
 		w := shop()
 		w[Name{"shop", "i"}], w[Name{"shop", "m"}] = &Table{InnoDB: true, Columns: []Column{long}}, &Table{Columns: []Column{long}}
-		changes := Apply(&Statement{Text: sql, Schema: "shop"}, Server{MariaDB: true, Version: 101106}, w)
+		changes := Apply(&Statement{Text: sql, Schema: "shop"}, Server{MariaDB: true, Version: 101106, InnoDB: true, LongKeys: true}, w)
 		if len(changes) != 1 || (changes[0].State == Known) != known {
 			t.Errorf("%s: %s", sql, brief(changes))
+		}
+	}
+	// Other engines, and InnoDB with smaller pages, hash shorter ones.
+	for _, c := range []struct {
+		sql               string
+		inno, long, known bool
+	}{
+		{"CREATE TABLE n (a VARCHAR(255) UNIQUE)", false, true, false},
+		{"CREATE TABLE n (a VARCHAR(255) UNIQUE) ENGINE=InnoDB", false, true, true},
+		{"CREATE TABLE n (a VARCHAR(255) UNIQUE) ENGINE=InnoDB", true, false, false},
+		{"CREATE TABLE n (a VARCHAR(255) UNIQUE)", true, false, false},
+		{"CREATE TABLE n (a VARCHAR(191) UNIQUE)", false, false, true},
+		{"ALTER TABLE i ADD UNIQUE (a)", true, false, false},
+		{"ALTER TABLE i ADD UNIQUE (a)", false, true, true},
+	} {
+		w := shop()
+		w[Name{"shop", "i"}] = &Table{InnoDB: true, Columns: []Column{{Name: "a", DataType: "varchar", SQLType: "varchar(255)", Charset: "utf8mb4", Octets: 1020}}}
+		changes := Apply(&Statement{Text: c.sql, Schema: "shop"}, Server{MariaDB: true, Version: 101106, InnoDB: c.inno, LongKeys: c.long}, w)
+		if len(changes) != 1 || (changes[0].State == Known) != c.known {
+			t.Errorf("%+v: %s", c, brief(changes))
 		}
 	}
 }

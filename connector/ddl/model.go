@@ -12,6 +12,10 @@ type Server struct {
 
 	// Caseless: names of tables and databases are not case-sensitive (lower_case_table_names).
 	Caseless bool
+
+	// What decides up to which length MariaDB's unique keys are not made by hash; false where it is not known.
+	InnoDB   bool // the engine of tables that are created without ENGINE (default_storage_engine)
+	LongKeys bool // InnoDB's keys may have 3,072 bytes: innodb_page_size is 16 KiB or more
 }
 
 // Fold returns the name as the server compares it.
