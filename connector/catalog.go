@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -270,9 +271,14 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 		}
 		t.Columns = append(t.Columns, c)
 	}
-	for _, d := range doubts {
-		if err := k.resolve(s, d, &tables[d.table].Columns[d.column]); err != nil {
+	for i := range doubts {
+		d := &doubts[i]
+		c := &tables[d.table].Columns[d.column]
+		if err := k.resolve(s, d, c); err != nil {
 			return err
+		}
+		if len(d.labels) > 0 {
+			k.tellDoubt(d, c)
 		}
 	}
 	if err := k.indexes(s, where, tables, memory); err != nil {
@@ -326,9 +332,9 @@ type doubt struct {
 	labels []int
 }
 
-// resolve puts in the labels as they are, or nil where the server does not tell (I6). A recursion keeps the column's type for the numbers that it
+// resolve puts in the labels as they are, and leaves in d those of which the server does not tell. A recursion keeps the column's type for the numbers that it
 // adds, so that they are shown as labels though no row has them.
-func (k *catalog) resolve(s *session, d doubt, c *ddl.Column) error {
+func (k *catalog) resolve(s *session, d *doubt, c *ddl.Column) error {
 	name, shown := snapshot.Quote(c.Name), "HEX(CONVERT(l USING utf8mb4))"
 	if ofBytes(c) {
 		shown = "HEX(l)"
@@ -336,7 +342,7 @@ func (k *catalog) resolve(s *session, d doubt, c *ddl.Column) error {
 	if _, err := s.query(k.ctx, "USE "+snapshot.Quote(d.table.Schema)); err != nil && serverCode(err) == 0 { // some servers take no such query without a database
 		return err
 	}
-	for part := range slices.Chunk(d.labels, 500) {
+	for part := range slices.Chunk(slices.Clone(d.labels), 500) {
 		numbers := make([]string, len(part))
 		for i, at := range part {
 			stored := uint64(at) + 1
@@ -347,24 +353,64 @@ func (k *catalog) resolve(s *session, d doubt, c *ddl.Column) error {
 		}
 		r, err := s.query(k.ctx, fmt.Sprintf("WITH RECURSIVE r(i,l) AS (SELECT 0,t.%s FROM (SELECT 1) d LEFT JOIN %s.%s t ON FALSE UNION ALL SELECT k.i,k.n FROM r JOIN (%s) k ON r.i=0) SELECT i,%s FROM r WHERE i>0",
 			name, snapshot.Quote(d.table.Schema), snapshot.Quote(d.table.Table), strings.Join(numbers, " UNION ALL "), shown))
-		switch {
-		case err != nil && serverCode(err) != 0, err == nil && r.rows() != len(part):
-			c.Members = nil // it is too old, or does not let us look
-			return nil
-		case err != nil:
+		if err != nil {
+			if serverCode(err) != 0 {
+				return nil // it is too old, or does not let us look
+			}
 			return err
 		}
 		for i := range r.rows() {
+			// MariaDB from 10.3 on gives a SET a byte there, which is not enough for more than eight labels.
 			label, err := hex.DecodeString(r.text(i, 1))
 			at := int(r.number(i, 0)) - 1
-			if err != nil || !slices.Contains(part, at) || !shownAs(string(label), c.Members[at], ofBytes(c)) {
-				c.Members = nil // MariaDB from 10.3 on gives a SET a byte there, which is not enough for more than eight labels
-				return nil
+			if err == nil && slices.Contains(part, at) && shownAs(string(label), c.Members[at], ofBytes(c)) {
+				c.Members[at] = string(label)
+				d.labels = slices.DeleteFunc(d.labels, func(l int) bool { return l == at })
 			}
-			c.Members[at] = string(label)
 		}
 	}
 	return nil
+}
+
+// maxDoubted bounds the columns of which the log tells that their labels are in doubt.
+const maxDoubted = 1000
+
+// tellDoubt warns once of labels that are published as information_schema shows them, as the source does not tell whether they are others. A question
+// mark mostly is one, so nothing stops at them.
+func (k *catalog) tellDoubt(d *doubt, c *ddl.Column) {
+	if k.sv.vars["binlog_row_metadata"] == "FULL" && k.c.window == nil || !k.c.tables(k.sv).Match(d.table.Schema, d.table.Table) {
+		return // the log has them, or nobody asks
+	}
+	column := d.table.String() + "." + c.Name
+	if !k.c.doubted.first(column) {
+		return
+	}
+	var list []string
+	for _, at := range d.labels[:min(len(d.labels), mostNamed)] {
+		list = append(list, c.Members[at])
+	}
+	k.c.log.Warn("the source does not tell whether a question mark in labels of a column is one, or stands for a character that information_schema cannot show: they are published as they are shown",
+		"column", column, "labels", list, "remedy", "nothing, if they are question marks; else set binlog_row_metadata=FULL where the source has it, grant SELECT on the table, or rename the labels")
+}
+
+// onces remembers what was told. It is safe for concurrent use.
+type onces struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// first reports whether it is called with a text for the first time, and not too many came before.
+func (o *onces) first(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.told[text] || len(o.told) >= maxDoubted {
+		return false
+	}
+	if o.told == nil {
+		o.told = map[string]bool{}
+	}
+	o.told[text] = true
+	return true
 }
 
 // shownAs reports whether information_schema shows a label so: with question marks in the place of what it cannot show.

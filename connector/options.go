@@ -71,6 +71,7 @@ type Connector struct {
 	state   status
 	account atomic.Pointer[string] // as GRANT wants it; nil until a server has told
 	sight   sync.Once              // the first look at what the account sees
+	doubted onces                  // columns whose labels are in doubt
 	window  *window                // joins chunks of snapshots with the main reader; nil: this Connector reads none
 }
 

@@ -70,7 +70,7 @@ type Column struct {
 	Precision uint64   `json:"precision,omitempty"` // NUMERIC_PRECISION
 	Scale     uint64   `json:"scale,omitempty"`     // NUMERIC_SCALE
 	Fraction  uint64   `json:"fraction,omitempty"`  // DATETIME_PRECISION
-	Members   []string `json:"members,omitempty"`   // labels of ENUM and SET; nil: as SQLType has them
+	Members   []string `json:"members,omitempty"`   // labels of ENUM and SET; nil: they cannot be read
 	Nullable  bool     `json:"nullable,omitempty"`
 	AsLogged  bool     `json:"as_logged,omitempty"` // whether it is nullable depends on what the statement does not tell: the log does
 	Invisible bool     `json:"invisible,omitempty"`

@@ -73,9 +73,6 @@ func definition(t *ddl.Table) *event.Definition {
 			Name: c.Name, Type: c.DataType, SQLType: c.SQLType, Charset: c.Charset, Fraction: c.Fraction, Members: c.Members,
 			Nullable: c.Nullable, Unsure: c.AsLogged, Key: c.Key,
 		}
-		if out.Members == nil && (c.DataType == "enum" || c.DataType == "set") {
-			out.Members, _ = ParseMembers(c.SQLType)
-		}
 		if c.JSON {
 			out.Type, out.SQLType, out.Charset = "json", "json", ""
 		}

@@ -172,7 +172,8 @@ func TestDefinition(t *testing.T) {
 		{Name: "b", DataType: "varchar", SQLType: "varchar(20)", Charset: "utf8mb4", Key: 2},
 		{Name: "a", DataType: "int", SQLType: "int unsigned", Key: 1},
 		{Name: "j", DataType: "longtext", SQLType: "longtext", Charset: "utf8mb4", JSON: true, Nullable: true},
-		{Name: "e", DataType: "enum", SQLType: "enum('x','it''s')", Charset: "utf8mb4", AsLogged: true},
+		{Name: "e", DataType: "enum", SQLType: "enum('x','it''s')", Charset: "utf8mb4", Members: []string{"x", "it's"}, AsLogged: true},
+		{Name: "u", DataType: "enum", SQLType: "enum('\xff')", Charset: "utf8mb4"}, // labels that cannot be read are not told
 		{Name: "!hidden!i!0!0", Hidden: "i"},
 	}})
 	want := &event.Definition{Charset: "latin1", Columns: []event.DefinedColumn{
@@ -180,6 +181,7 @@ func TestDefinition(t *testing.T) {
 		{Name: "a", Type: "int", SQLType: "int unsigned", Key: 1},
 		{Name: "j", Type: "json", SQLType: "json", Nullable: true},
 		{Name: "e", Type: "enum", SQLType: "enum('x','it''s')", Charset: "utf8mb4", Members: []string{"x", "it's"}, Unsure: true},
+		{Name: "u", Type: "enum", SQLType: "enum('\xff')", Charset: "utf8mb4"},
 	}}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("%+v", d)

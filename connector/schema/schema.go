@@ -583,7 +583,7 @@ func (b *Builder) adopt(t *event.Table, cols *binlog.Columns, def *ddl.Table, jo
 		}
 		if (c.Type == event.TypeEnum || c.Type == event.TypeSet) && c.Members == nil {
 			if k.Members == nil {
-				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), "exclude the table, or "+FullMetadata(b.opt.MariaDB, b.opt.Version), nil)
+				return stop(fmt.Sprintf("the labels of column %s cannot be read from %q", k.Name, k.SQLType), "give the column labels that its character set has, or exclude the table", nil)
 			}
 			c.Members = k.Members
 		}
