@@ -54,7 +54,7 @@ func (c *Connector) locate(ctx context.Context, m Mark, id identity) (pos event.
 	another := func(what string) error {
 		return c.stop(fmt.Sprintf("the source's log has another event at %s:%d: %s", m.File, m.Offset, what), "point source.address to the server that was read", nil)
 	}
-	pos = event.Position{File: m.File, Offset: 4, ServerUUID: sv.uuid}
+	pos = event.Position{File: m.File, Offset: 4, ServerUUID: sv.uuid, ByFile: !sv.gtid}
 	for {
 		_, start := k.m.Position()
 		raw, err := k.feed()

@@ -103,6 +103,15 @@ func TestGTIDsSwitchedOn(t *testing.T) {
 		t.Fatalf("%+v", from.Position)
 	}
 	s.Exec("INSERT INTO shop.a VALUES (1)")
+	end, err := con.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range marksOf(t, con, from.Position, end) {
+		if at, err := con.Locate(t.Context(), m); err != nil || !at.ByFile {
+			t.Errorf("located %+v: %+v, %v", m, at, err)
+		}
+	}
 	seen, ended := make(chan struct{}), make(chan error, 1)
 	var all []*event.Event
 	done := marker("shop.done")
@@ -135,6 +144,11 @@ func TestGTIDsSwitchedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	numbered(t, all, 1)
+	for _, e := range all {
+		if e.Kind == event.End && !e.Txn.ByFile { // a cursor of a version that did not note it learns it so
+			t.Errorf("the end at %s:%d is not by file", e.File, e.Next)
+		}
+	}
 	if ids := strings.Join(rowsOf(all, "a"), " "); ids != "i1 i11 i12" {
 		t.Errorf("rows %s", ids)
 	}

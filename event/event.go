@@ -61,6 +61,7 @@ type Txn struct {
 	ServerID   uint32 // server that wrote the transaction first
 	ThreadID   uint32 // session that wrote it; 0 when the log does not say
 	Time       int64  // commit time in microseconds since 1970 UTC; whole seconds where the server logs no more
+	ByFile     bool   // this stream is counted by file and offset, see Position.ByFile
 
 	// Snapshot is not nil if the rows were read from a table, and not from the log: then they are inserts of rows as they were where the
 	// transaction before ends, GTID is zero, and File and Start are where that one ends.

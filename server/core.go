@@ -371,6 +371,9 @@ func moveTo(c *event.Cursor, e *event.Event) {
 	p := &c.Position
 	p.File, p.Offset, p.ServerUUID = e.File, e.Next, e.Txn.ServerUUID
 	p.GTIDs.Add(e.Txn.GTID)
+	// I5: a cursor of a version that did not note it is one, too, once it has moved in a stream in which the heads of files take numbers. It is not
+	// where it has GTIDs, nor is one without any where the source's GTIDs are read: there these heads take none.
+	p.ByFile = p.ByFile || e.Txn.ByFile && p.GTIDs.IsEmpty()
 	c.Ordinal, c.Progress, c.Open = e.Ordinal, 0, event.GTID{}
 	if d := c.Done; d != nil && d.Passed(e.Txn.GTID, p.GTIDs) {
 		c.Done = nil

@@ -459,7 +459,7 @@ func (m *Machine) Heartbeat() (file string, offset uint64) { return m.source.Fil
 func (m *Machine) open(r *Raw, s state, start uint64) *event.Txn {
 	m.state, m.base = s, m.ordinal
 	t := m.alloc.txn()
-	*t = event.Txn{File: m.file, Start: start, ServerUUID: m.opt.ServerUUID, ServerID: r.ServerID, Time: int64(r.Time) * 1e6}
+	*t = event.Txn{File: m.file, Start: start, ServerUUID: m.opt.ServerUUID, ServerID: r.ServerID, Time: int64(r.Time) * 1e6, ByFile: m.opt.HideGTIDs}
 	m.txn = t
 	return t
 }
