@@ -133,12 +133,17 @@ func (c *column) plan(k *ddl.Column) error {
 func (r *Reader) Table() *event.Table { return r.table }
 
 // ByBytes says which columns of the key the server would sort, as no index has the order: by some collations it sorts text otherwise than it compares it, so text
-// of these is compared and sorted by its bytes. It is to be called before others use the Reader.
-func (r *Reader) ByBytes(columns []string) {
+// of these is compared and sorted by its bytes. It returns those that are text, and is to be called before others use the Reader.
+func (r *Reader) ByBytes(columns []string) (text []string) {
 	for i := range r.columns {
 		c := &r.columns[i]
-		c.bytes = c.Charset != "" && c.Charset != "binary" && slices.Contains(columns, c.Name)
+		// I3: an ENUM and a SET have a character set, too, but are read, sorted and compared as numbers.
+		c.bytes = c.form == formBytes && c.Charset != "" && c.Charset != "binary" && slices.Contains(columns, c.Name)
+		if c.bytes {
+			text = append(text, c.Name)
+		}
 	}
+	return text
 }
 
 // Select returns what is to be selected, an expression for each column.
