@@ -63,6 +63,31 @@ func TestRecipeI5(t *testing.T) {
 	}
 }
 
+// TestRecipeOfRefusedPatternsI5: a recipe with patterns that no configuration may have any more is followed, and its bridge takes the tables that it took.
+func TestRecipeOfRefusedPatternsI5(t *testing.T) {
+	was := testOptions(func(o *Options) {
+		o.Tables, o.Filter = []string{"*.*", `!shop\..*`, `!shop.order_\d`}, `shop.*,!sh\op.tmp`
+		o.KeyColumns = []KeyColumns{{[]string{`shop\..*`}, []string{"k"}}}
+	})
+	r, err := ParseRecipe(was.recipe().encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := testBridge(t, func(o *Options) {
+		if err := r.Follow(o); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if b.Fingerprint() != was.fingerprint() {
+		t.Errorf("it becomes %s", b.Recipe().encode())
+	}
+	for table, want := range map[string]bool{"orders": true, "order_d": false, "order_1": true, "tmp": false} {
+		if got := b.c.takes("shop", table, false); got != want {
+			t.Errorf("shop.%s: %v, want %v", table, got, want)
+		}
+	}
+}
+
 // TestRecipeRefusedI5: a recipe that is not understood whole is not followed.
 func TestRecipeRefusedI5(t *testing.T) {
 	for text, want := range map[string]string{

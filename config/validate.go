@@ -53,7 +53,7 @@ func (f *faults) name(path, v string) {
 
 func (f *faults) tables(path string, patterns []string) {
 	for i, p := range patterns {
-		if _, err := tablefilter.New([]string{p}); err != nil {
+		if err := tablefilter.Check([]string{p}); err != nil {
 			f.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
 		}
 	}
@@ -289,7 +289,7 @@ func (f *faults) snapshot(path string, s *Snapshot, captured []string) {
 	if err := condition.CheckAll(s.Where); err != nil {
 		f.add(path+".where", "%v", err)
 	}
-	if tables, err := tablefilter.New(captured); err == nil { // else it is told
+	if tables, err := tablefilter.New(captured); err == nil && tablefilter.Check(captured) == nil { // else it is told
 		for _, p := range tables.Outside(s.Tables) {
 			f.add(path+".tables", "%s is not in the destination's tables", p)
 		}

@@ -47,6 +47,9 @@ func requestOf(d *config.Destination, o *admin.SnapshotOrder) (snapshot.Request,
 		}
 		clients = append(clients, clientOf(d.Name, name).Client)
 	}
+	if err := tablefilter.Check(o.Tables); err != nil {
+		return fail("%w", err)
+	}
 	wanted, err := tablefilter.New(o.Tables)
 	if err != nil {
 		return fail("%w", err)

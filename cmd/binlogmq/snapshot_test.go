@@ -112,6 +112,7 @@ func TestOrdersThatMeanNothing(t *testing.T) {
 		"as configured":         {admin.SnapshotOrder{}, ""},
 		"some":                  {admin.SnapshotOrder{Tables: []string{"*.item", "!shop.x", "log.DAY_1"}}, ""},
 		"elsewhere":             {admin.SnapshotOrder{Tables: []string{"shop.a", "other.*"}}, "other.* is not in the destination's tables, shop.*, !shop.secret*, Log.day_?: add it there and restart first"},
+		"expression":            {admin.SnapshotOrder{Tables: []string{`shop\..*`}}, "is no regular expression"},
 		"left out":              {admin.SnapshotOrder{Tables: []string{"shop.secret_1"}}, "shop.secret_1 is not in"},
 		"condition":             {admin.SnapshotOrder{Where: map[string]string{"shop.orders": "id > 5"}}, ""},
 		"case":                  {admin.SnapshotOrder{Where: map[string]string{"SHOP.orders": "id > 5"}}, ""},

@@ -109,16 +109,44 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New([]string{p}); err == nil {
 			t.Errorf("pattern %q was accepted", p)
 		}
+		if Check([]string{"s.t", p}) == nil {
+			t.Errorf("pattern %q passes the check", p)
+		}
 	}
 	// I3: as Canal, Maxwell and Debezium have them. Taken for patterns they would be about nothing, or about what nobody means.
 	for _, p := range []string{`shop\..*`, `!shop\..*`, `shop\.order_\d{1,2}`, `.*\..*`, `shop.order_\d+`, `shop.\w+`, `/shop.*\..*/`, `shop\.tmp\..*`, `!shop\..*_(ghc|gho)$`, `shop.a\1`} {
-		if _, err := New([]string{p}); err == nil {
+		if Check([]string{p}) == nil {
 			t.Errorf("regular expression %q was accepted", p)
 		}
 	}
 	for _, p := range []string{`a\.b.c\.d`, `a\*b.c\?d`, `s.t\.`, `s?.t`, `s.a\\b`, `\!s.t`, `s.a(b)`, `a\ b.c`} {
-		if _, err := New([]string{p}); err != nil {
+		if err := Check([]string{p}); err != nil {
 			t.Error(err)
+		}
+	}
+	if err := Check(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSavedPatternsI5: what was saved before regular expressions were refused decides as it did.
+func TestSavedPatternsI5(t *testing.T) {
+	saved := []string{"*.*", `!shop\..*`, `!shop.order_\d`, `!a\b.*`, `!b.\1`}
+	f, err := New(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[[2]string]bool{
+		{"shop", "orders"}: true, {"shop.", "orders"}: false, {"shop", "order_d"}: false, {"shop", "order_1"}: true, {"ab", "t"}: false, {`a\b`, "t"}: true,
+		{"b", "1"}: false, {"b", "2"}: true,
+	} {
+		if got := f.Match(name[0], name[1]); got != want {
+			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+	for _, p := range saved[1:] {
+		if Check([]string{p}) == nil {
+			t.Errorf("%q passes the check", p)
 		}
 	}
 }
@@ -173,7 +201,7 @@ func FuzzGlob(f *testing.F) {
 	f.Add("a*b?c", "aXXbYc")
 	f.Add("*", "")
 	f.Fuzz(func(t *testing.T, pattern, s string) {
-		r, err := parse("s." + pattern)
+		r, err := parse("s."+pattern, false)
 		if err != nil || !isText(s) || !isText(pattern) {
 			return
 		}

@@ -170,7 +170,7 @@ func (f *Filter) MayTake(r Range) bool {
 // Outside returns those of a list of patterns that take in tables, but surely none that f takes, however the source compares names.
 func (f *Filter) Outside(patterns []string) (out []string) {
 	for _, p := range patterns {
-		r, err := parse(p)
+		r, err := parse(p, true)
 		if err != nil || r.exclude {
 			continue
 		}
