@@ -32,6 +32,7 @@ type window struct {
 	ask   *windowAsk // what the reader shall do; nil: nothing
 	noted *noting    // what the reader notes; nil: nothing
 	table ddl.Name   // of which a chunk is read, until it is saved how far that is; none: no chunk is
+	again string     // the request by which table is noted to be read again, since that chunk was begun; "": none
 }
 
 // windowAsk is a wish of the driver.
@@ -101,14 +102,24 @@ func (w *window) insert(ctx context.Context, c *candidate) (dropped int64, err e
 func (w *window) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noted, w.table = nil, ddl.Name{}
+	w.noted, w.table, w.again = nil, ddl.Name{}, ""
 }
 
-// reads tells of which table a chunk is read.
-func (w *window) reads() ddl.Name {
+// reads tells of which table a chunk is read, and by which request it is noted already that the table is to be read again.
+func (w *window) reads() (table ddl.Name, again string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.table
+	return w.table, w.again
+}
+
+// rereads says that it is saved that the table of which a chunk is read is to be read again. Until the next chunk is begun that holds: the table's
+// first chunk, with which it is not to be any more, is one of those (I3).
+func (w *window) rereads(table ddl.Name, request string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.table == table {
+		w.again = request
+	}
 }
 
 func (w *window) request(ctx context.Context, a *windowAsk) windowAnswer {
@@ -421,7 +432,10 @@ func (r *reader) moved(ctx context.Context, e *event.Event) error {
 		if !ok {
 			return nil
 		}
-		name := r.chunks.window.reads()
+		name, noted := r.chunks.window.reads()
+		if noted == req.ID {
+			return nil
+		}
 		if name == (ddl.Name{}) {
 			if p := snapshots.Status().Progress; p != nil && p.Request == req.ID && p.Table != nil {
 				name = ddl.Name{Schema: p.Table.Schema, Table: p.Table.Name}
@@ -437,6 +451,7 @@ func (r *reader) moved(ctx context.Context, e *event.Event) error {
 		if err != nil {
 			return &keepError{r.c.stopOf(err)}
 		}
+		r.chunks.window.rereads(name, req.ID)
 		r.c.log.Warn("a table is read again for the snapshot, as rows of it got other keys and the log does not tell all their columns: SET GLOBAL binlog_row_image=FULL on the source while tables are read", "snapshot", req.ID, "table", name.String())
 		return nil
 	}
@@ -551,7 +566,7 @@ func (r *reader) serve(ctx context.Context) error {
 			}
 		}
 		i.noted = newNoting(w.ask.table, r.caseless)
-		w.noted, w.table = i.noted, w.ask.table
+		w.noted, w.table, w.again = i.noted, w.ask.table, ""
 		w.answer(windowAnswer{place: here})
 		return nil
 	}

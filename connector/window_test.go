@@ -3,9 +3,11 @@ package connector
 import (
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/binlogmq/binlogmq/connector/binlog"
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
@@ -214,4 +216,64 @@ func TestBrought(t *testing.T) {
 			t.Errorf("%s: %q, want %q", sql, got, want)
 		}
 	}
+}
+
+// I3: that a table is to be read again is saved once for a chunk and a request, not for each row change that demands it, and again for the next ones.
+func TestMovedOnce(t *testing.T) {
+	ctx := t.Context()
+	log := snapshot.NewLog(nil)
+	order := func(id string) {
+		if err := log.Order(ctx, snapshot.Request{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	order("1")
+	warnings := 0
+	c := &Connector{opt: Options{Snapshots: log}, log: slog.New(slog.NewTextHandler(lines(func(string) { warnings++ }), nil))}
+	w := &window{}
+	here := event.Position{File: "binlog.000001", Offset: 4}
+	r := &reader{c: c, main: true, chunks: insertions{log: log.Begin(0), window: w, m: binlog.NewMachine(binlog.Options{Position: here}), former: here}}
+	begin := func() {
+		w.ask = &windowAsk{table: ddl.Name{Schema: "shop", Table: "stock"}, done: make(chan windowAnswer, 1)}
+		if err := r.serve(ctx); err != nil || w.ask != nil {
+			t.Fatalf("no chunk is begun: %v", err)
+		}
+	}
+	id := []byte{1}
+	for i, step := range []struct {
+		before func()
+		want   int64
+	}{
+		{begin, 1},
+		{func() {}, 1},
+		{func() {}, 1},
+		{begin, 2}, // without close
+		{func() {}, 2},
+		{func() { w.close(); begin() }, 3},
+		{func() { // another order, of which nobody has said so yet
+			if err := log.Cancel(ctx, "1"); err != nil {
+				t.Fatal(err)
+			}
+			order("2")
+		}, 4},
+		{func() {}, 4},
+	} {
+		step.before()
+		e := rowEvent(stock(t, 0), event.Update, event.Images{Before: id, After: id}, image(1), image(2))
+		e.Ordinal = 10
+		if err := r.moved(ctx, e); err != nil {
+			t.Fatal(err)
+		}
+		if p := log.Status().Progress; p == nil || int64(warnings) != step.want || len(p.Again) != 1 {
+			t.Errorf("step %d: %d warnings, want %d: %+v", i, warnings, step.want, p)
+		}
+	}
+}
+
+// lines takes what a log writes.
+type lines func(string)
+
+func (f lines) Write(b []byte) (int, error) {
+	f(string(b))
+	return len(b), nil
 }
