@@ -9,10 +9,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -927,6 +930,7 @@ func TestPatternsThatMeetNothing(t *testing.T) {
 			if versioned {
 				s.Exec("CREATE TABLE " + db + ".history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
 			}
+			s.Exec("CREATE VIEW " + db + ".view_1 AS SELECT 1")
 			blind := account(t, s, db, "REPLICATION SLAVE", "REPLICATION CLIENT")
 			for _, c := range []struct {
 				patterns []string
@@ -939,6 +943,7 @@ func TestPatternsThatMeetNothing(t *testing.T) {
 				{[]string{db + ".order_*", db + "0.*"}, false, db + ".order_* " + db + "0.*", true},
 				{[]string{db + ".*", "!" + db + `\.order.*`}, false, "!" + db + `\.order.*`, false},
 				{[]string{db + ".*", "!*.*"}, false, "", true},
+				{[]string{db + ".view_*"}, false, db + ".view_*", true},
 				{[]string{db + ".*"}, true, "", false},
 				{[]string{db + ".history"}, false, map[bool]string{false: db + ".history"}[versioned], !versioned},
 			} {
@@ -958,9 +963,12 @@ func TestPatternsThatMeetNothing(t *testing.T) {
 				if got := strings.Join(unmet, " "); got != c.unmet {
 					t.Errorf("%q: check tells of %q, want %q", c.patterns, got, c.unmet)
 				}
-				from := start(t, con)
-				name := s.Database()
-				readUntil(t, con, from, marker(name))
+				look, sv, err := con.connect(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				look.close()
+				con.tellSight(t.Context(), s.Addr, sv)
 				if got := strings.Contains(log.String(), "no table that is there is captured"); got != c.nothing {
 					t.Errorf("%q: the log tells of it: %v\n%s", c.patterns, got, &log)
 				}
@@ -973,6 +981,89 @@ func TestPatternsThatMeetNothing(t *testing.T) {
 	}
 }
 
+// alternating listens for several servers, of which each connection reaches the next one, until the test ends.
+func alternating(t *testing.T, servers ...string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", servers[i%len(servers)])
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			end := func() { _, _ = in.Close(), out.Close() }
+			context.AfterFunc(ctx, end)
+			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+				wg.Go(func() {
+					_, _ = io.Copy(way[0], way[1])
+					end()
+				})
+			}
+		}
+	})
+	return l.Addr().String()
+}
+
+// TestSightBesideStream: what the account sees is looked at beside the stream, and what looks ends with the reader (I9), whether it is done or not.
+func TestSightBesideStream(t *testing.T) {
+	s := testenv.MySQL(t, "mysql")
+	db := s.Database()
+	told := make(chan string, 1)
+	con := newConnectorWith(t, s, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(writer(func(line string) {
+			if strings.Contains(line, "no table that is there is captured") {
+				told <- line
+			}
+		}), nil))
+	}, db+".none", "!"+db+".x")
+	s.Exec("CREATE TABLE " + db + ".orders (id INT PRIMARY KEY)")
+	from := start(t, con)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ended := make(chan error)
+	go func() { ended <- con.Read(ctx, from, func(context.Context, []*event.Event) error { return nil }) }()
+	select {
+	case line := <-told:
+		if !strings.Contains(line, db+".none") {
+			t.Error(line)
+		}
+	case <-ctx.Done():
+		t.Error("nothing is told")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+
+	// A reader that ends at once.
+	con = newConnector(t, s, "latest", db+".none")
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	con.tellSight(ctx, s.Addr, &server{})
+}
+
+// writer is a function that is handed each line of a log.
+type writer func(line string)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(string(b))
+	return len(b), nil
+}
+
 // TestAnotherServer: a position by file and offset means nothing on another server, nor does a set of
 // GTIDs that the server never had.
 func TestAnotherServer(t *testing.T) {
@@ -981,6 +1072,27 @@ func TestAnotherServer(t *testing.T) {
 	from := start(t, newConnector(t, a, "latest"))
 	if err := readError(t, newConnector(t, b, "latest"), from); !strings.Contains(err.Error(), "where it means nothing") {
 		t.Error(err)
+	}
+	// I1: nor does the log of one tell of that of the other where one address stands for both, as a proxy's does.
+	for i := 0; ; i++ {
+		if start(t, newConnector(t, b, "latest")).Position.File == from.Position.File {
+			break
+		}
+		if i == 100 {
+			t.Fatal("the servers' files have other names")
+		}
+		s := a
+		if event.FileNumber(start(t, newConnector(t, b, "latest")).Position.File) < event.FileNumber(from.Position.File) {
+			s = b
+		}
+		s.Exec("FLUSH BINARY LOGS")
+		from = start(t, newConnector(t, a, "latest"))
+	}
+	a.Exec("CREATE DATABASE longer")
+	from = start(t, newConnector(t, a, "latest"))
+	both := newConnectorWith(t, a, func(o *Options) { o.Addresses = []string{alternating(t, a.Addr, b.Addr)} })
+	if known, err := both.CheckPosition(t.Context(), from.Position); !known || err != nil {
+		t.Errorf("behind one address: %v, %v", known, err)
 	}
 	from.Position.Offset += 1 << 20
 	if err := readError(t, newConnector(t, a, "latest"), from); !strings.Contains(err.Error(), "beyond the end") {

@@ -139,6 +139,10 @@ func (c *Connector) checkReset(ctx context.Context, s *session, sv *server, pos 
 		return false, err
 	}
 	defer own.close()
+	// I1: behind a proxy another server may answer here, whose log says nothing about this one's.
+	if it, err := own.server(ctx); err != nil || !it.is(sv) {
+		return false, err
+	}
 	if sv.mariaDB && !pos.GTIDs.IsEmpty() {
 		at, err := own.mariaGTIDs(ctx, pos.File, pos.Offset)
 		if err == nil && pos.GTIDs.Behind(at) {

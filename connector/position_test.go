@@ -11,3 +11,27 @@ func TestSizeOf(t *testing.T) {
 		}
 	}
 }
+
+// A server is told from another one behind the same address, also where the two are set up alike.
+func TestAnotherServerBehindAnAddress(t *testing.T) {
+	of := func(mariaDB bool, uuid string, id uint32, host, port string) *server {
+		return &server{mariaDB: mariaDB, uuid: uuid, id: id, vars: map[string]string{"hostname": host, "port": port}}
+	}
+	one := of(true, "1", 1, "db1", "3306")
+	for what, c := range map[string]struct {
+		a, b *server
+		same bool
+	}{
+		"itself":              {one, of(true, "1", 1, "db1", "3306"), true},
+		"another host":        {one, of(true, "1", 1, "db2", "3306"), false},
+		"another port":        {one, of(true, "1", 1, "db1", "3307"), false},
+		"another id":          {one, of(true, "2", 2, "db1", "3306"), false},
+		"the other kind":      {one, of(false, "1", 1, "db1", "3306"), false},
+		"another UUID":        {of(false, "a", 1, "db1", "3306"), of(false, "b", 1, "db1", "3306"), false},
+		"a copy of its files": {of(false, "a", 1, "db1", "3306"), of(false, "a", 2, "db1", "3306"), false},
+	} {
+		if c.a.is(c.b) != c.same || c.b.is(c.a) != c.same {
+			t.Errorf("%s: the same: %v", what, !c.same)
+		}
+	}
+}

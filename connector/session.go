@@ -126,21 +126,51 @@ func (r result) number(row, col int) uint64 {
 
 // query runs a statement. A cancelled context or a slow server makes the session unusable.
 func (s *session) query(ctx context.Context, sql string) (result, error) {
+	var r *mysql.Result
+	err := s.within(ctx, sql, func() (err error) {
+		r, err = s.conn.Execute(sql)
+		return err
+	})
+	return result{r}, err
+}
+
+// each runs a statement and hands on the first field of each row, none of which it keeps, until more is false. Then, too, the session is unusable.
+func (s *session) each(ctx context.Context, sql string, more func(text string) bool) error {
+	enough := false
+	err := s.within(ctx, sql, func() error {
+		return s.conn.ExecuteSelectStreaming(sql, &mysql.Result{}, func(row []mysql.FieldValue) error {
+			if enough = !more(string(row[0].AsString())); enough {
+				return errEnded
+			}
+			return nil
+		}, nil)
+	})
+	if enough {
+		return nil
+	}
+	return err
+}
+
+// errEnded ends a result that is no longer wanted.
+var errEnded = errors.New("the rest of the result is not wanted")
+
+// within calls f, which runs a statement, in the time that a statement has.
+func (s *session) within(ctx context.Context, sql string, f func() error) error {
 	if err := ctx.Err(); err != nil {
-		return result{}, err
+		return err
 	}
 	nc := s.conn.Conn.Conn
 	_ = nc.SetDeadline(time.Now().Add(s.timeout))
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	r, err := s.conn.Execute(sql)
+	err := f()
 	if !stop() && ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}
 	_ = nc.SetDeadline(time.Time{})
 	if err != nil {
-		return result{}, fmt.Errorf("%s: %s: %w", s.addr, firstWords(sql), err)
+		return fmt.Errorf("%s: %s: %w", s.addr, firstWords(sql), err)
 	}
-	return result{r}, nil
+	return nil
 }
 
 // firstWords shortens a statement for an error message.
@@ -184,7 +214,7 @@ type server struct {
 var wantedVariables = []string{
 	"version", "server_id", "server_uuid", "gtid_mode", "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_checksum",
 	"binlog_expire_logs_seconds", "expire_logs_days", "sync_binlog", "innodb_flush_log_at_trx_commit", "gtid_strict_mode",
-	"log_slave_updates", "log_replica_updates", "max_allowed_packet", "lower_case_table_names", "default_storage_engine", "innodb_page_size",
+	"log_slave_updates", "log_replica_updates", "max_allowed_packet", "lower_case_table_names", "default_storage_engine", "innodb_page_size", "hostname", "port",
 }
 
 func (s *session) server(ctx context.Context) (*server, error) {
@@ -209,6 +239,11 @@ func (s *session) server(ctx context.Context) (*server, error) {
 		return nil, fmt.Errorf("%s: the server shows neither version nor UUID", s.addr)
 	}
 	return sv, nil
+}
+
+// is tells whether both are one server, which behind one address need not be so. On MariaDB, which has no UUID, several may have one id.
+func (sv *server) is(other *server) bool {
+	return sv.mariaDB == other.mariaDB && sv.uuid == other.uuid && sv.id == other.id && sv.vars["hostname"] == other.vars["hostname"] && sv.vars["port"] == other.vars["port"]
 }
 
 // gtidVariable reads a global variable that holds a GTID set.
