@@ -253,7 +253,13 @@ func (k *checker) privileges(ctx context.Context) {
 
 // tables looks for patterns that are about no table. An account that sees none of anybody's cannot tell.
 func (k *checker) tables(ctx context.Context) {
-	all, err := k.s.tableNames(ctx)
+	s, err := k.c.dial(ctx, k.addr) // as a session that has taken too long cannot be used any more
+	if err != nil {
+		return
+	}
+	defer s.close()
+	s.timeout = readTimeout
+	all, err := s.tableNames(ctx)
 	if err != nil {
 		return
 	}

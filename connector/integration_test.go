@@ -1019,7 +1019,7 @@ func alternating(t *testing.T, servers ...string) (addr string) {
 	return l.Addr().String()
 }
 
-// TestSightBesideStream: what the account sees is looked at beside the stream, and what looks ends with the reader (I9), whether it is done or not.
+// TestSightBesideStream: what the account sees is looked at beside the stream by a connection that ends with the reader.
 func TestSightBesideStream(t *testing.T) {
 	s := testenv.MySQL(t, "mysql")
 	db := s.Database()
@@ -1048,12 +1048,6 @@ func TestSightBesideStream(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-
-	// A reader that ends at once.
-	con = newConnector(t, s, "latest", db+".none")
-	ctx, cancel = context.WithCancel(t.Context())
-	cancel()
-	con.tellSight(ctx, s.Addr, &server{})
 }
 
 // writer is a function that is handed each line of a log.

@@ -50,6 +50,8 @@ type reader struct {
 	main bool // the reader that Status shows
 	put  func(context.Context, []*event.Event) error
 
+	beside func(func(context.Context)) // of the main reader: runs what must not delay it, until it ends
+
 	batch []*event.Event
 	size  int
 
@@ -189,6 +191,7 @@ func (r *reader) run(ctx context.Context) error {
 		if r.c.window != nil {
 			wg.Go(func() { r.c.runSnapshots(pctx) })
 		}
+		r.beside = func(f func(context.Context)) { wg.Go(func() { f(pctx) }) }
 		defer wg.Wait()
 		defer cancel()
 	}
@@ -309,7 +312,7 @@ func (r *reader) attempt(ctx context.Context) error {
 		return err
 	}
 	if r.main {
-		c.sight.Do(func() { c.tellSight(ctx, s, sv) })
+		c.sight.Do(func() { r.beside(func(ctx context.Context) { c.tellSight(ctx, s.addr, sv) }) })
 	}
 	cat := &catalog{ctx: ctx, c: c, addr: s.addr, sv: sv}
 	defer cat.close()

@@ -2,6 +2,7 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 
@@ -22,6 +23,7 @@ func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
 		return nil, err
 	}
 	defer s.close()
+	s.timeout = readTimeout
 	all, err := s.tableNames(ctx)
 	if err != nil {
 		return nil, err
@@ -44,6 +46,7 @@ func (c *Connector) Unmet(ctx context.Context, lists ...[]string) (patterns []st
 		return nil, err
 	}
 	defer s.close()
+	s.timeout = readTimeout
 	all, err := s.tableNames(ctx)
 	if err != nil {
 		return nil, err
@@ -84,10 +87,17 @@ func (s *session) tableNames(ctx context.Context) (iter.Seq2[string, string], er
 	}, nil
 }
 
-// tellSight warns once of what the account may see of the captured tables, of which nothing fails: see tellUnmet and tellUnseen.
-func (c *Connector) tellSight(ctx context.Context, s *session, sv *server) {
-	c.tellUnmet(ctx, s, sv)
+// tellSight warns of what the account may see of the captured tables, of which nothing fails: see tellUnmet and tellUnseen. It has a session of its own, as
+// old servers take long to list many tables.
+func (c *Connector) tellSight(ctx context.Context, addr string, sv *server) {
+	s, err := c.dial(ctx, addr)
+	if err != nil {
+		return
+	}
+	defer s.close()
+	s.timeout = readTimeout
 	c.tellUnseen(ctx, s, sv)
+	c.tellUnmet(ctx, s, sv)
 }
 
 // tellUnseen warns where types are taken for others: MariaDB's log tells names, but no UUID from the bytes in which it is stored. Without names
@@ -110,21 +120,63 @@ func (c *Connector) tellUnseen(ctx context.Context, s *session, sv *server) {
 // tellUnmet warns where of the tables that there are none is captured: names, and what patterns are, are easily mistaken, and a destination that
 // reads nothing looks as healthy as an idle one. An account that sees no table cannot know.
 func (c *Connector) tellUnmet(ctx context.Context, s *session, sv *server) {
-	all, err := s.tableNames(ctx)
-	if err != nil {
-		return
-	}
-	seen, tables := 0, c.tables(sv)
-	for schema, table := range all {
-		if tables.Match(schema, table) {
-			return
-		}
-		if !tablefilter.IsSystem(schema) {
-			seen++
-		}
-	}
-	if seen > 0 {
-		c.log.Warn("no table that is there is captured: nothing is published until there is one", "tables", strings.Join(tables.Patterns(), ", "), "user", c.opt.User, "user_sees", seen,
+	tables := c.tables(sv)
+	if captures, sees, err := c.captures(ctx, s, tables); err == nil && !captures && sees {
+		c.log.Warn("no table that is there is captured: nothing is published until there is one", "tables", strings.Join(tables.Patterns(), ", "), "user", c.opt.User,
 			"remedy", "look whether tables names databases and tables as they are; binlogmq check tells which pattern meets none")
 	}
+}
+
+// mostViews is of how many captured names of a database it is asked at most whether they are tables.
+const mostViews = 100
+
+// captures tells whether a table that is there is captured, and else whether the account sees any but the server's own. It asks for names only, a database at a time, for which
+// no server opens tables, keeps none of them (I9), and ends with what it has found; s cannot be used then.
+func (c *Connector) captures(ctx context.Context, s *session, tables *tablefilter.Filter) (captures, sees bool, err error) {
+	r, err := s.query(ctx, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+	if err != nil {
+		return false, false, err
+	}
+	var aside *session // as the listing occupies s
+	defer func() { aside.close() }()
+	isTable := func(schema, name string) (bool, error) {
+		if aside == nil {
+			if aside, err = c.dial(ctx, s.addr); err != nil {
+				return false, err
+			}
+		}
+		r, err := aside.query(ctx, "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA="+literal(schema)+" AND TABLE_NAME="+literal(name)+" AND TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED')")
+		return err == nil && r.rows() > 0, err
+	}
+	const list = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA="
+	for i := range r.rows() {
+		schema := r.text(i, 0)
+		if !tables.MatchSchema(schema) {
+			continue
+		}
+		asked := 0
+		var failed error
+		err := s.each(ctx, list+literal(schema), func(name string) bool {
+			sees = sees || !tablefilter.IsSystem(schema)
+			if tables.Match(schema, name) {
+				captures, failed = isTable(schema, name)
+				asked++
+				captures = captures || asked == mostViews
+			}
+			return !captures && failed == nil
+		})
+		if err = errors.Join(err, failed); err != nil || captures {
+			return captures, sees, err
+		}
+	}
+	for i := 0; i < r.rows() && !sees; i++ {
+		if schema := r.text(i, 0); !tables.MatchSchema(schema) && !tablefilter.IsSystem(schema) {
+			found, err := s.query(ctx, list+literal(schema)+" LIMIT 1")
+			if err != nil {
+				return false, false, err
+			}
+			sees = found.rows() > 0
+		}
+	}
+	return false, sees, nil
 }
