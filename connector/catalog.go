@@ -27,9 +27,45 @@ type catalog struct {
 	addr string
 	sv   *server
 	s    *session
+
+	known *answers // what is asked of tables themselves is not asked again; nil: it is
 }
 
 func (k *catalog) close() { k.s.close() }
+
+// answers remembers what a table itself was asked, while no statement is known to have altered any.
+type answers struct {
+	table   ddl.Name
+	altered uint64 // see window
+	labels  map[string]labelled
+	json    map[ddl.Name][]string // columns
+}
+
+// labelled is what resolve has found.
+type labelled struct {
+	members []string
+	doubted []int
+}
+
+func newAnswers(n ddl.Name, altered uint64) *answers {
+	return &answers{table: n, altered: altered, labels: map[string]labelled{}, json: map[ddl.Name][]string{}}
+}
+
+// open runs a statement that opens a table, and so waits for who has locked it. Other questions of the session wait as long as the server has them wait: old
+// servers leave out of information_schema what they have not waited for.
+func (k *catalog) open(s *session, sql string) (result, error) {
+	if _, err := s.query(k.ctx, fmt.Sprintf("SET SESSION lock_wait_timeout=%d", metadataWait)); err != nil {
+		return result{}, err
+	}
+	r, err := s.query(k.ctx, sql)
+	if err != nil && serverCode(err) == 0 {
+		return r, err
+	}
+	if _, e := s.query(k.ctx, "SET SESSION lock_wait_timeout=DEFAULT"); e != nil {
+		return r, e
+	}
+	return r, err
+}
 
 // ask calls f with a session; once more on a fresh one if the idle connection may have been cut.
 func (k *catalog) ask(f func(*session) error) error {
@@ -274,8 +310,21 @@ func (k *catalog) tablesIn(s *session, srv ddl.Server, in string, all map[ddl.Na
 	for i := range doubts {
 		d := &doubts[i]
 		c := &tables[d.table].Columns[d.column]
-		if err := k.resolve(s, d, c); err != nil {
-			return err
+		column := d.table.String() + "\x00" + c.Name + "\x00" + c.SQLType + "\x00" + c.Charset
+		known := false
+		if k.known != nil {
+			var is labelled
+			if is, known = k.known.labels[column]; known {
+				c.Members, d.labels = slices.Clone(is.members), is.doubted
+			}
+		}
+		if !known {
+			if err := k.resolve(s, d, c); err != nil {
+				return err
+			}
+			if k.known != nil {
+				k.known.labels[column] = labelled{slices.Clone(c.Members), d.labels}
+			}
 		}
 		if len(d.labels) > 0 {
 			k.tellDoubt(d, c)
@@ -351,13 +400,13 @@ func (k *catalog) resolve(s *session, d *doubt, c *ddl.Column) error {
 			}
 			numbers[i] = fmt.Sprintf("SELECT %d i,CAST(%d AS UNSIGNED) n", at+1, stored) // else a DECIMAL, which has no room for the last of 64
 		}
-		r, err := s.query(k.ctx, fmt.Sprintf("WITH RECURSIVE r(i,l) AS (SELECT 0,t.%s FROM (SELECT 1) d LEFT JOIN %s.%s t ON FALSE UNION ALL SELECT k.i,k.n FROM r JOIN (%s) k ON r.i=0) SELECT i,%s FROM r WHERE i>0",
+		r, err := k.open(s, fmt.Sprintf("WITH RECURSIVE r(i,l) AS (SELECT 0,t.%s FROM (SELECT 1) d LEFT JOIN %s.%s t ON FALSE UNION ALL SELECT k.i,k.n FROM r JOIN (%s) k ON r.i=0) SELECT i,%s FROM r WHERE i>0",
 			name, snapshot.Quote(d.table.Schema), snapshot.Quote(d.table.Table), strings.Join(numbers, " UNION ALL "), shown))
 		if err != nil {
-			if serverCode(err) != 0 {
-				return nil // it is too old, or does not let us look
+			if serverCode(err) == 0 || passing(err) && !refused(err) { // I6: it may tell later
+				return err
 			}
-			return err
+			return nil // it is too old, or does not let us look
 		}
 		for i := range r.rows() {
 			// MariaDB from 10.3 on gives a SET a byte there, which is not enough for more than eight labels.
@@ -525,22 +574,36 @@ func (k *catalog) json(s *session, where string, tables map[ddl.Name]*ddl.Table)
 		}
 	}
 	for n := range renamed {
-		r, err := s.query(k.ctx, "SHOW CREATE TABLE "+snapshot.Quote(n.Schema)+"."+snapshot.Quote(n.Table))
+		t := tables[n]
+		if k.known != nil {
+			if list, known := k.known.json[n]; known {
+				for j := range t.Columns {
+					t.Columns[j].JSON = t.Columns[j].JSON || slices.Contains(list, t.Columns[j].Name)
+				}
+				continue
+			}
+		}
+		r, err := k.open(s, "SHOW CREATE TABLE "+snapshot.Quote(n.Schema)+"."+snapshot.Quote(n.Table))
 		switch {
-		case err != nil && serverCode(err) != 0:
-			continue // it is gone, or may not be looked at
-		case err != nil:
+		case err != nil && (serverCode(err) == 0 || passing(err) && !refused(err)): // I6: it may tell later
 			return err
+		case err != nil:
+			continue // it is gone, or may not be looked at
 		case r.rows() != 1:
 			continue
 		}
+		list := []string{}
 		for line := range strings.SplitSeq(r.text(0, 1), "\n") {
-			for j := range tables[n].Columns {
-				c := &tables[n].Columns[j]
+			for j := range t.Columns {
+				c := &t.Columns[j]
 				if strings.HasPrefix(line, "  "+snapshot.Quote(c.Name)+" longtext ") && strings.HasSuffix(strings.TrimSuffix(line, ","), " CHECK ("+jsonCheck(c)+")") {
 					c.JSON = true
+					list = append(list, strings.Clone(c.Name))
 				}
 			}
+		}
+		if k.known != nil {
+			k.known.json[n] = list
 		}
 	}
 	return nil

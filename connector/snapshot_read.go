@@ -72,6 +72,7 @@ type tableLink struct {
 	budget   *budget  // of data
 	broken   bool     // data has a statement under way, or has lost its link
 	limit    time.Duration
+	known    *answers  // of the table that was read last
 	xa       uint64    // how often XA COMMIT had been called when that was looked at last
 	xaAt     time.Time // when it was so first
 }
@@ -403,6 +404,13 @@ func (l *tableLink) consistent(ctx context.Context, place event.Position) (bool,
 // define returns what reads the table; nil: there is no such table.
 func (l *tableLink) define(ctx context.Context, n ddl.Name) (*snapshot.Reader, error) {
 	k := &catalog{ctx: ctx, c: l.c, addr: l.addr, sv: l.sv}
+	if l.c.window != nil {
+		// I6: a statement from before the chunk's window counts here, as the reader has come by it; one that comes later disturbs the chunk.
+		if altered := l.c.window.altered.Load(); l.known == nil || l.known.table != n || l.known.altered != altered {
+			l.known = newAnswers(n, altered)
+		}
+		k.known = l.known
+	}
 	folded := l.sv.ddl().Fold(n)
 	all, err := k.read(l.ask, func(string) bool { return true }, &folded)
 	if refused(err) {

@@ -478,6 +478,72 @@ func TestRowsOfSomeColumns(t *testing.T) {
 	}
 }
 
+// I6: what only the table itself tells, while somebody has it locked, is told later, and asked once until a statement alters a table.
+func TestTablesThemselvesAreAskedOnce(t *testing.T) {
+	for _, kind := range []string{"mysql", "mariadb11"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := testenv.MySQL(t, kind)
+			x := newExcerpts(t, s, func(o *Options) { o.Snapshots = snapshot.NewLog(nil) })
+			other := s.Connect(x.db)
+			do := func(q string) {
+				t.Helper()
+				if _, err := other.Execute(q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do("SET NAMES utf8mb4")
+			do("CREATE TABLE t (id INT PRIMARY KEY, e ENUM('?','😀') CHARACTER SET utf8mb4)")
+			if err := x.k.c.status(); err != nil {
+				t.Fatal(err)
+			}
+			l, err := x.k.connect(t.Context(), x.k.c.Status().ServerUUID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := ddl.Name{Schema: x.db, Table: "t"}
+			labels := func() (string, error) {
+				k := &catalog{ctx: t.Context(), c: l.c, addr: l.addr, sv: l.sv, known: l.known}
+				all, err := k.read(l.ask, func(schema string) bool { return schema == x.db }, &n)
+				if err != nil {
+					return "", err
+				}
+				return strings.Join(all[n].Columns[1].Members, " "), nil
+			}
+			do("LOCK TABLES t WRITE")
+			if r, err := l.define(t.Context(), n); serverCode(err) != mysql.ER_LOCK_WAIT_TIMEOUT {
+				t.Errorf("while the table is locked: %v, %v", r, err)
+			}
+			if got, err := labels(); serverCode(err) != mysql.ER_LOCK_WAIT_TIMEOUT {
+				t.Errorf("labels while the table is locked: %q, %v", got, err)
+			}
+			do("UNLOCK TABLES")
+			if _, err := l.define(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			do("LOCK TABLES t WRITE")
+			for range 2 {
+				if got, err := labels(); err != nil || got != "? 😀" {
+					t.Errorf("labels that are known: %q, %v", got, err)
+				}
+			}
+			do("UNLOCK TABLES")
+			do("ALTER TABLE t MODIFY e ENUM('?','🚀') CHARACTER SET utf8mb4")
+			l.c.window.altered.Add(1)
+			if _, err := l.define(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := labels(); err != nil || got != "? 🚀" {
+				t.Errorf("labels of the altered table: %q, %v", got, err)
+			}
+			r, err := l.ask.query(t.Context(), "SELECT @@SESSION.lock_wait_timeout=@@GLOBAL.lock_wait_timeout")
+			if err != nil || r.number(0, 0) != 1 {
+				t.Errorf("questions to information_schema do not wait as long as others: %v", err)
+			}
+		})
+	}
+}
+
 // Chunks are ranges of the key's index, whatever types it has, and nothing is sorted for them.
 func TestRowsByIndex(t *testing.T) {
 	for _, kind := range testenv.Kinds {

@@ -25,7 +25,8 @@ import (
 // touches. What the chunk shows of such a row may be older or newer than the stream at that place, and is dropped: the stream has shown the row itself. Of
 // all others it shows what they were when noting began, and are when it ends.
 type window struct {
-	asked atomic.Bool // the reader has something to do here: it looks between transactions, and at once while it waits for the source
+	asked   atomic.Bool   // the reader has something to do here: it looks between transactions, and at once while it waits for the source
+	altered atomic.Uint64 // statements that the reader has come by which may have altered tables
 
 	mu    sync.Mutex
 	wake  func()     // has the reader look; nil: none runs
@@ -382,6 +383,7 @@ func (i *insertions) note(e *event.Event) {
 // brought remembers which tables a snapshot must read again, as a statement has brought rows under their names that the stream has not shown as theirs (I3). It does
 // so before the statement is handed on, as whoever begins behind it does not see it.
 func (r *reader) brought(ctx context.Context, e *event.Event) error {
+	r.chunks.window.altered.Add(1)
 	for {
 		req, ok, err := r.c.opt.Snapshots.Ordered(ctx)
 		if err != nil {
