@@ -1082,8 +1082,17 @@ func TestAnotherServer(t *testing.T) {
 		s.Exec("FLUSH BINARY LOGS")
 		from = start(t, newConnector(t, a, "latest"))
 	}
-	a.Exec("CREATE DATABASE longer")
+	for _, s := range []*testenv.Server{a, b} {
+		s.Exec("FLUSH BINARY LOGS")
+	}
+	a.Exec("CREATE DATABASE s")
+	b.Exec("CREATE DATABASE " + strings.Repeat("s", 60)) // an event that begins at the same place and is longer
 	from = start(t, newConnector(t, a, "latest"))
+	inside := from.Position
+	inside.ServerUUID = start(t, newConnector(t, b, "latest")).Position.ServerUUID
+	if known, err := newConnector(t, b, "latest").CheckPosition(t.Context(), inside); !known || !errors.Is(err, event.ErrNoPosition) {
+		t.Fatalf("inside an event of the other server: %v, %v", known, err)
+	}
 	both := newConnectorWith(t, a, func(o *Options) { o.Addresses = []string{alternating(t, a.Addr, b.Addr)} })
 	if known, err := both.CheckPosition(t.Context(), from.Position); !known || err != nil {
 		t.Errorf("behind one address: %v, %v", known, err)
@@ -1097,6 +1106,7 @@ func TestAnotherServer(t *testing.T) {
 		t.Error(err)
 	}
 	m := testenv.MySQL(t, "mariadb")
+	m.Database() // a server that has logged nothing waits for whatever number
 	if err := readError(t, newConnector(t, m, "latest"), event.Cursor{Position: event.Position{GTIDs: set}}); !strings.Contains(err.Error(), "other kind of server") {
 		t.Error(err)
 	}
