@@ -125,6 +125,7 @@ func (x *excerpts) walk(q chunkQuery) (all []string, chunks int) {
 func TestSnapshotChunks(t *testing.T) {
 	for _, kind := range testenv.Kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			s := testenv.MySQL(t, kind)
 			x := newExcerpts(t, s, func(*Options) {})
 			odd := "odd ``-\\ tøst 表"
