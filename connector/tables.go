@@ -18,22 +18,16 @@ type TableName struct {
 // Tables lists the captured tables that exist now and that the user may see, at most so
 // many of them, in the order of their names.
 func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
-	s, sv, err := c.connect(ctx)
+	all, sv, err := c.captured(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	s.timeout = readTimeout
-	all, err := s.tableNames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tables := c.tables(sv)
 	var out []TableName
 	for schema, table := range all {
-		if len(out) < most && tables.Match(schema, table) {
-			out = append(out, TableName{schema, table, sv.caseless()})
+		if len(out) == most {
+			break
 		}
+		out = append(out, TableName{schema, table, sv.caseless()})
 	}
 	return out, nil
 }
@@ -41,35 +35,43 @@ func (c *Connector) Tables(ctx context.Context, most int) ([]TableName, error) {
 // Unmet returns the patterns of some lists, each as Options.Tables has one, that are about no captured table that exists now and that the user may see; none
 // where no table is captured, of which [Connector.Check] tells.
 func (c *Connector) Unmet(ctx context.Context, lists ...[]string) (patterns []string, err error) {
-	s, sv, err := c.connect(ctx)
+	all, sv, err := c.captured(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	s.timeout = readTimeout
-	all, err := s.tableNames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tables := c.tables(sv)
-	captured := func(yield func(string, string) bool) {
-		for schema, table := range all {
-			if tables.Match(schema, table) && !yield(schema, table) {
-				return
-			}
-		}
-	}
-	for range captured {
+	for range all {
 		for _, list := range lists {
 			f, err := tablefilter.New(list)
 			if err != nil {
 				return nil, err
 			}
-			patterns = append(patterns, f.For(sv.caseless()).Unmet(captured)...)
+			patterns = append(patterns, f.For(sv.caseless()).Unmet(all)...)
 		}
 		break
 	}
 	return patterns, nil
+}
+
+// captured lists the captured tables that exist now and that the user may see.
+func (c *Connector) captured(ctx context.Context) (iter.Seq2[string, string], *server, error) {
+	s, sv, err := c.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.close()
+	s.timeout = readTimeout
+	all, err := s.tableNames(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	tables := c.tables(sv)
+	return func(yield func(string, string) bool) {
+		for schema, table := range all {
+			if tables.Match(schema, table) && !yield(schema, table) {
+				return
+			}
+		}
+	}, sv, nil
 }
 
 // tableNames lists all tables that the user may see, by schema and name.
