@@ -91,17 +91,14 @@ func (b *book) account(topic string) *account {
 	return b.byTopic[topic]
 }
 
-// open enters a topic whose partitions hold messages up to these offsets: ours begin there.
-func (b *book) open(topic string, ends []int64) *account {
+// open enters a topic, of whose partitions it knows where ours begin.
+func (b *book) open(topic string, begins []counter) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.byTopic[topic]; a != nil {
 		return a
 	}
-	a := &account{topic: topic, counters: make([]counter, len(ends))}
-	for i, end := range ends {
-		a.counters[i].lag = end
-	}
+	a := &account{topic: topic, counters: begins}
 	i, _ := slices.BinarySearchFunc(b.accounts, topic, func(a *account, t string) int { return cmp.Compare(a.topic, t) })
 	b.accounts = slices.Insert(b.accounts, i, a)
 	b.byTopic[topic] = a

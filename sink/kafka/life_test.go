@@ -12,8 +12,8 @@ import (
 func TestStateGolden(t *testing.T) {
 	b := &book{}
 	b.begin(life{"cluster", "prod", "shop", "orders", 1 << 40, 3}, nil)
-	z := b.open("zebra", []int64{0, 1000})
-	a := b.open("apple", []int64{7})
+	z := b.open("zebra", []counter{{}, {lag: 1000}})
+	a := b.open("apple", []counter{{lag: 7}})
 	b.publish([]run{{&a.counters[0], 300}, {&z.counters[1], 2}, {&a.counters[0], 5}})
 	b.stored(&z.counters[1], 0, 1010, true)
 	b.acknowledge(301)
@@ -49,7 +49,7 @@ func TestStateGolden(t *testing.T) {
 func FuzzParseState(f *testing.F) {
 	b := &book{}
 	b.begin(life{"c", "d", "e", "f", 5, 3}, nil)
-	b.open("t", []int64{1, 2, 3})
+	b.open("t", []counter{{lag: 1}, {lag: 2}, {lag: 3}})
 	f.Add(b.append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, accounts, err := parseState(data)
@@ -71,7 +71,7 @@ func TestBookIsThatOfThePrefix(t *testing.T) {
 	b := &book{}
 	b.begin(life{}, nil)
 	const lanes = 7
-	a := b.open("t", make([]int64, lanes))
+	a := b.open("t", make([]counter, lanes))
 	var order []int // lane of each message
 	type at struct {
 		mark  int64
@@ -122,7 +122,7 @@ func BenchmarkState(b *testing.B) {
 		bk.begin(life{"cluster", "prod", "shop", "orders", 1 << 40, 3}, nil)
 		const parts = 100
 		for i := range n / parts {
-			a := bk.open(fmt.Sprintf("shop.table_%04d", i), make([]int64, parts))
+			a := bk.open(fmt.Sprintf("shop.table_%04d", i), make([]counter, parts))
 			for j := range a.counters {
 				a.counters[j].acked, a.counters[j].lag = int64(i*1000+j*37), int64(j)
 			}

@@ -75,7 +75,7 @@ func (q search) run(l logReader) (verdict, error) {
 		return verdict{count: q.count, shared: q.shared}, nil
 	}
 	// Mostly the last batch is ours and says all.
-	batches, err := l.fetch(q.end-1, 1)
+	v, ours, err := q.last(l)
 	switch {
 	case errors.Is(err, errOutOfRange):
 		start, err := l.start()
@@ -95,17 +95,32 @@ func (q search) run(l logReader) (verdict, error) {
 	case err != nil:
 		return verdict{}, err
 	}
+	if !ours {
+		return q.scan(l)
+	}
+	if v.outcome == found && v.count-q.count != q.end-q.offset {
+		v.shared = true
+	}
+	return v, nil
+}
+
+// last says what the last batch means; false if it is not of this life, or there is none.
+func (q *search) last(l logReader) (v verdict, ours bool, err error) {
+	if q.end == 0 {
+		return v, false, nil
+	}
+	batches, err := l.fetch(q.end-1, 1)
+	if err != nil {
+		return v, false, err
+	}
 	for i := range batches {
 		if b := &batches[i]; b.base < q.end && b.last() == q.end-1 {
-			if v, ours := q.judge(b); ours {
-				if v.outcome == found && v.count-q.count != q.end-q.offset {
-					v.shared = true
-				}
-				return v, nil
+			if v, ours = q.judge(b); ours {
+				break
 			}
 		}
 	}
-	return q.scan(l)
+	return v, ours, nil
 }
 
 // judge says what a batch of ours means; false if it is not of this life.

@@ -255,8 +255,9 @@ func fewPartitions(topic string, was int32, now int) error {
 	return &DeliveryError{Topic: topic, Err: fmt.Errorf("%w: %d, not %d", ErrFewPartitions, now, was), Remedy: newLifeRemedy}
 }
 
-// ends asks for the high watermarks of a topic's first n partitions.
-func (s *Sink) ends(ctx context.Context, topic string, n int32) ([]int64, error) {
+// begins looks where messages of this life begin in a topic's first n partitions, with which it has not begun yet: at their ends, unless the life's are
+// there all the same. A predecessor that was frozen, and goes on from a copy of our state, sends what we shall: the same messages under the same numbers (I4, I5).
+func (s *Sink) begins(ctx context.Context, topic string, n int32) ([]counter, error) {
 	by, missing, err := s.leaders(ctx, map[string]int32{topic: n})
 	if err != nil {
 		return nil, err
@@ -264,16 +265,34 @@ func (s *Sink) ends(ctx context.Context, topic string, n int32) ([]int64, error)
 	if len(missing) > 0 {
 		return nil, topicError(topic, &Error{Code: codeUnknownTopic})
 	}
-	out := make([]int64, n)
+	life := s.book.identity()
+	out := make([]counter, n)
 	for addr, lanes := range by {
 		if err := s.atLeader(ctx, addr, func(c *conn) error {
 			var bad error
 			err := c.endOffsets(ctx, latestOffset, lanes, func(i int, offset int64, code int16) {
-				if out[lanes[i].partition] = offset; code != codeNoError {
+				if out[lanes[i].partition].lag = offset; code != codeNoError {
 					bad = topicError(topic, &Error{Code: code})
 				}
 			})
-			return errors.Join(err, bad)
+			if err = errors.Join(err, bad); err != nil {
+				return err
+			}
+			for _, id := range lanes {
+				k := &out[id.partition]
+				q := search{producerID: life.producerID, epoch: life.epoch, end: k.lag}
+				v, ours, err := q.last(&partitionLog{ctx: ctx, c: c, timeout: s.o.RequestTimeout, topic: topic, partition: id.partition})
+				switch {
+				case errors.Is(err, errOutOfRange), errors.Is(err, errNotReadable):
+				case err != nil:
+					return topicError(topic, fmt.Errorf("looking for what partition %d holds: %w", id.partition, err))
+				case ours && v.outcome != found:
+					return refusal(id, v)
+				case ours:
+					*k = counter{shared: v.count != q.end}
+				}
+			}
+			return nil
 		}); err != nil {
 			return nil, err
 		}

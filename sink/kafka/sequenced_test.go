@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -287,6 +288,46 @@ func TestBrokerDisagrees(t *testing.T) {
 }
 
 // I8: what a newer life has written to is not written to by an older one.
+// I4, I7: a predecessor that was frozen and goes on from a copy of the state may come to a topic first. What it sends there is known, whether it is
+// all or not yet, and whoever else writes there; it stores nothing twice.
+func TestTopicOfAFrozenPredecessor(t *testing.T) {
+	for name, n := range map[string][2]int{"it has sent the half": {60, 120}, "all": {120, 120}, "a few, in batches that are not ours": {7, 120}} {
+		for _, others := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
+				t.Parallel()
+				cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "shop"))
+				o := Options{Brokers: cl.ListenAddrs()}
+				if others {
+					other, err := kgo.NewClient(kgo.SeedBrokers(cl.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer other.Close()
+					for p := range int32(2) {
+						if err := other.ProduceSync(ctxFor(t, patience), &kgo.Record{Topic: "shop", Partition: p, Value: []byte("other")}).FirstErr(); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				first := newSequenced(t, o, nil, sink.Same)
+				state := first.AppendState(nil) // of no topic
+				if err := firstError(t, first, "shop", 2, 0, n[0]); err != nil {
+					t.Fatal(err)
+				}
+				second := newSequenced(t, o, state, sink.Same)
+				if err := firstError(t, second, "shop", 2, 0, n[1]); err != nil {
+					t.Fatal(err)
+				}
+				second.Acknowledge(second.Mark())
+				if err := firstError(t, newSequenced(t, o, second.AppendState(nil), sink.Same), "shop", 2, n[1], 30); err != nil {
+					t.Fatal(err)
+				}
+				verify(t, slices.DeleteFunc(stored(t, cl, "shop", 2), func(r *kgo.Record) bool { return string(r.Value) == "other" }), n[1]+30)
+			})
+		}
+	}
+}
+
 func TestNewerLifeWins(t *testing.T) {
 	for _, inLog := range []bool{false, true} {
 		cl := fakeCluster(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "shop"))

@@ -166,7 +166,7 @@ func (s *Sink) account(ctx context.Context, t *topic) error {
 		return topicError(t.name, errors.New("the sink has no state yet: Restore comes first"))
 	}
 	if t.account = s.book.account(t.name); t.account == nil {
-		ends, err := s.ends(ctx, t.name, t.partitions)
+		begins, err := s.begins(ctx, t.name, t.partitions)
 		if err != nil {
 			var stop *DeliveryError
 			if errors.As(err, &stop) {
@@ -174,7 +174,7 @@ func (s *Sink) account(ctx context.Context, t *topic) error {
 			}
 			return again(err)
 		}
-		t.account = s.book.open(t.name, ends)
+		t.account = s.book.open(t.name, begins)
 		return nil
 	}
 	n := int32(len(t.account.counters))
