@@ -134,25 +134,16 @@ func (s *session) query(ctx context.Context, sql string) (result, error) {
 	return result{r}, err
 }
 
-// each runs a statement and hands on the first field of each row, none of which it keeps, until more is false. Then, too, the session is unusable.
+// each runs a statement and hands on the first field of each row, none of which it keeps, until more is false. The rest of the result is read all the same.
 func (s *session) each(ctx context.Context, sql string, more func(text string) bool) error {
 	enough := false
-	err := s.within(ctx, sql, func() error {
+	return s.within(ctx, sql, func() error {
 		return s.conn.ExecuteSelectStreaming(sql, &mysql.Result{}, func(row []mysql.FieldValue) error {
-			if enough = !more(string(row[0].AsString())); enough {
-				return errEnded
-			}
+			enough = enough || !more(string(row[0].AsString()))
 			return nil
 		}, nil)
 	})
-	if enough {
-		return nil
-	}
-	return err
 }
-
-// errEnded ends a result that is no longer wanted.
-var errEnded = errors.New("the rest of the result is not wanted")
 
 // within calls f, which runs a statement, in the time that a statement has.
 func (s *session) within(ctx context.Context, sql string, f func() error) error {

@@ -133,7 +133,7 @@ func (c *Connector) tellUnmet(ctx context.Context, s *session, sv *server) {
 const mostViews = 100
 
 // captures tells whether a table that is there is captured, and else whether the account sees any but the server's own. It asks for names only, a database at a time, for which
-// no server opens tables, keeps none of them (I9), and ends with what it has found; s cannot be used then.
+// no server opens tables, keeps none of them (I9), and ends with the database in which it has found one.
 func (c *Connector) captures(ctx context.Context, s *session, tables *tablefilter.Filter) (captures, sees bool, err error) {
 	r, err := s.query(ctx, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
 	if err != nil {
