@@ -15,6 +15,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
 )
 
@@ -109,7 +110,7 @@ func (e *keepError) Unwrap() error { return e.err }
 func (c *Connector) Read(ctx context.Context, from event.Cursor, put func(context.Context, []*event.Event) error) error {
 	main := c.shown.CompareAndSwap(false, true) // a look at the log's end may hold the first slot meanwhile
 	for wait := time.Now(); !main && ctx.Err() == nil && time.Since(wait) < takeOver; main = c.shown.CompareAndSwap(false, true) {
-		_ = pause(ctx, 5*time.Millisecond)
+		_ = retry.Sleep(ctx, 5*time.Millisecond)
 	}
 	if main {
 		defer c.shown.Store(false)
@@ -229,10 +230,8 @@ func (r *reader) run(ctx context.Context) error {
 			})
 		}
 		wait = min(2*wait, maxBackOff)
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, pause) != nil {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }

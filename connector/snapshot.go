@@ -14,6 +14,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/ddl"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
@@ -160,7 +161,7 @@ func (d *snapshotDriver) sleep(ctx context.Context, wait time.Duration) {
 	}
 	for until := time.Now().Add(wait); ctx.Err() == nil; {
 		left := time.Until(until)
-		if left <= 0 || pause(ctx, min(left, time.Second)) != nil {
+		if left <= 0 || retry.Sleep(ctx, min(left, time.Second)) != nil {
 			return
 		}
 		if d.current() != id {

@@ -19,6 +19,7 @@ import (
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/internal/tablefilter"
 )
 
@@ -337,7 +338,7 @@ func (l *tableLink) visible(ctx context.Context, place event.Position) error {
 			return err
 		}
 	}
-	return pause(ctx, l.settle)
+	return retry.Sleep(ctx, l.settle)
 }
 
 // tells tells whether gtid_executed of MySQL holds only what SELECTs show. Before 5.7 a GTID is there once the log has it.
@@ -356,7 +357,7 @@ func (l *tableLink) prepared(ctx context.Context) error {
 	if l.xa == 0 || time.Since(l.xaAt) > l.settle {
 		return nil
 	}
-	return pause(ctx, l.settle)
+	return retry.Sleep(ctx, l.settle)
 }
 
 // until asks until it is so.
@@ -369,7 +370,7 @@ func (l *tableLink) until(ctx context.Context, so func() (bool, error)) error {
 		if time.Since(begin) > visibleWait {
 			return fmt.Errorf("%s: transactions that the log has do not show in tables after %v: does the server wait for a replica to confirm them?", l.addr, visibleWait)
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := retry.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -786,14 +787,4 @@ func passing(err error) bool {
 		return true
 	}
 	return false
-}
-
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

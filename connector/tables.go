@@ -2,7 +2,6 @@ package connector
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"strings"
 
@@ -129,26 +128,15 @@ func (c *Connector) tellUnmet(ctx context.Context, s *session, sv *server) {
 	}
 }
 
-// mostViews is of how many captured names of a database it is asked at most whether they are tables.
+// mostViews is of how many captured names of a database it is asked at most whether they are tables: of more it is taken for granted that one is.
 const mostViews = 100
 
 // captures tells whether a table that is there is captured, and else whether the account sees any but the server's own. It asks for names only, a database at a time, for which
-// no server opens tables, keeps none of them (I9), and ends with the database in which it has found one.
+// no server opens tables, keeps few of them (I9), and ends with the database in which it has found one.
 func (c *Connector) captures(ctx context.Context, s *session, tables *tablefilter.Filter) (captures, sees bool, err error) {
 	r, err := s.query(ctx, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
 	if err != nil {
 		return false, false, err
-	}
-	var aside *session // as the listing occupies s
-	defer func() { aside.close() }()
-	isTable := func(schema, name string) (bool, error) {
-		if aside == nil {
-			if aside, err = c.dial(ctx, s.addr); err != nil {
-				return false, err
-			}
-		}
-		r, err := aside.query(ctx, "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA="+literal(schema)+" AND TABLE_NAME="+literal(name)+" AND TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED')")
-		return err == nil && r.rows() > 0, err
 	}
 	const list = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA="
 	for i := range r.rows() {
@@ -156,19 +144,24 @@ func (c *Connector) captures(ctx context.Context, s *session, tables *tablefilte
 		if !tables.MatchSchema(schema) {
 			continue
 		}
-		asked := 0
-		var failed error
-		err := s.each(ctx, list+literal(schema), func(name string) bool {
+		var names []string
+		if err := s.each(ctx, list+literal(schema), func(name string) bool {
 			sees = sees || !tablefilter.IsSystem(schema)
 			if tables.Match(schema, name) {
-				captures, failed = isTable(schema, name)
-				asked++
-				captures = captures || asked == mostViews
+				names = append(names, name)
 			}
-			return !captures && failed == nil
-		})
-		if err = errors.Join(err, failed); err != nil || captures {
-			return captures, sees, err
+			return len(names) < mostViews
+		}); err != nil {
+			return false, sees, err
+		}
+		if len(names) == mostViews {
+			return true, sees, nil
+		}
+		for _, name := range names {
+			r, err := s.query(ctx, "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA="+literal(schema)+" AND TABLE_NAME="+literal(name)+" AND TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED')")
+			if err != nil || r.rows() > 0 {
+				return err == nil, sees, err
+			}
 		}
 	}
 	for i := 0; i < r.rows() && !sees; i++ {
