@@ -11,12 +11,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/binlogmq/binlogmq/codec"
 	"github.com/binlogmq/binlogmq/event"
+	"github.com/binlogmq/binlogmq/internal/testenv/lockedbuf"
 	"github.com/binlogmq/binlogmq/meta"
 	"github.com/binlogmq/binlogmq/sink"
 )
@@ -284,7 +284,7 @@ func TestTooLargeI3(t *testing.T) {
 		h.begin()
 		h.rows(keyed, change{nil, &testRow{1, "", 0}}, change{nil, &testRow{2, strings.Repeat("x", 250), 0}})
 		h.end()
-		var log lockedBuffer
+		var log lockedbuf.Buffer
 		b := testBridge(t, func(o *Options) {
 			oversize(c.how, c.limit)(o)
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -316,23 +316,6 @@ func TestTooLargeI3(t *testing.T) {
 	if key := keyText([]byte(strings.Repeat("k", 100))); len(key) > 80 || !strings.HasSuffix(key, "...") {
 		t.Errorf("a long key is shown as %s", key)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestLimitIsKeptI5: killed again and again while the topics' limits change, the program cuts every row as it did the first time:

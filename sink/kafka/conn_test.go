@@ -27,6 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/binlogmq/binlogmq/internal/testenv/lockedbuf"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -100,9 +101,9 @@ func TestTLSAndSASL(t *testing.T) {
 		})
 	}
 	t.Run("wrong password", func(t *testing.T) {
-		var log bytes.Buffer
+		var log lockedbuf.Buffer
 		for _, c := range []SASL{{"plain", "alice", "wrong-word"}, {"scram-sha-256", "bob", "wrong-word"}, {"scram-sha-512", "nobody", "wrong-word"}} {
-			s := newSink(t, Options{Brokers: cl.ListenAddrs(), TLS: conf, SASL: &c, Logger: slog.New(slog.NewTextHandler(&lockedBuffer{b: &log}, nil))})
+			s := newSink(t, Options{Brokers: cl.ListenAddrs(), TLS: conf, SASL: &c, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			found := s.Check(ctxFor(t, patience))
 			if !hasError(found) || !strings.Contains(found[0].What, "refuses the authentication") || !strings.Contains(found[0].Remedy, "sasl") {
 				t.Errorf("findings %+v", found)

@@ -142,15 +142,3 @@ func numbered(owner sink.Owner, topic string, partitions int32, first, n int) []
 	}
 	return msgs
 }
-
-// lockedBuffer is a writer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  io.Writer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}

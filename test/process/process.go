@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/binlogmq/binlogmq/admin"
 	"github.com/binlogmq/binlogmq/internal/testenv"
+	"github.com/binlogmq/binlogmq/internal/testenv/lockedbuf"
 	"github.com/binlogmq/binlogmq/sink/kafka"
 )
 
@@ -70,27 +70,9 @@ type Child struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	admin string
-	log   *logBuffer
+	log   *lockedbuf.Buffer
 	done  chan struct{}
 	err   error
-}
-
-// logBuffer collects what a child prints. It is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Options change how a program is started.
@@ -120,7 +102,7 @@ func StartWith(t testing.TB, config string, o Options) *Child {
 	if err := os.WriteFile(file, []byte(config+"\nadmin: { listen: \""+addr+"\" }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &Child{t: t, admin: addr, log: &logBuffer{}, done: make(chan struct{})}
+	c := &Child{t: t, admin: addr, log: &lockedbuf.Buffer{}, done: make(chan struct{})}
 	c.cmd = exec.Command(bin, "run", "-c", file)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if o.LogFile != "" {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/binlogmq/binlogmq/internal/testenv/lockedbuf"
 	"github.com/binlogmq/binlogmq/sink"
 )
 
@@ -739,7 +740,7 @@ func TestKeepAlive(t *testing.T) {
 func keepsAlive(t *testing.T, keepAlive time.Duration) bool {
 	b := newBroker(t)
 	r := newRecorder()
-	var log complaints
+	var log lockedbuf.Buffer
 	c := client(t, b, func(o *Options) {
 		o.KeepAlive, o.OperationTimeout = keepAlive, max(time.Second, 4*keepAlive)
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -776,7 +777,7 @@ func keepsAlive(t *testing.T, keepAlive time.Duration) bool {
 		return false
 	}
 	p.Send(NewMessage(2, []byte("x")))
-	for ctx := within(t); !log.has("silent"); time.Sleep(time.Millisecond) { // by a later complaint the last one no longer says it
+	for ctx := within(t); !strings.Contains(log.String(), "silent"); time.Sleep(time.Millisecond) { // by a later complaint the last one no longer says it
 		if ctx.Err() != nil {
 			t.Fatal("a broker that has gone silent is not left")
 		}
@@ -790,24 +791,6 @@ func keepsAlive(t *testing.T, keepAlive time.Duration) bool {
 	}
 	checkIDs(t, b.ids(topic), 1, 2)
 	return true
-}
-
-// complaints is what a client logs.
-type complaints struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (c *complaints) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.Write(b)
-}
-
-func (c *complaints) has(part string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Contains(c.text.String(), part)
 }
 
 // Without deduplication everything that has no receipt is sent again.
