@@ -15,8 +15,8 @@ import (
 	"github.com/binlogmq/binlogmq/connector/schema"
 	"github.com/binlogmq/binlogmq/connector/snapshot"
 	"github.com/binlogmq/binlogmq/event"
-	"github.com/binlogmq/binlogmq/internal/retry"
 	"github.com/binlogmq/binlogmq/internal/killpoint"
+	"github.com/binlogmq/binlogmq/internal/retry"
 )
 
 // slots hands out the identities of concurrent readers.
